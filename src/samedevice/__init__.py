@@ -1,0 +1,32 @@
+"""The device sanitizer for PyTorch.
+
+Public names are imported on first use (PEP 562), so `import samedevice` costs nothing and
+never imports torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from samedevice._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from samedevice.runtime import to_device as to_device
+    from samedevice.virtual import virtual_gpus as virtual_gpus
+
+#: public name -> module that defines it
+_WHERE = {
+    "to_device": "samedevice.runtime",
+    "virtual_gpus": "samedevice.virtual",
+}
+
+__all__ = ["__version__", "to_device", "virtual_gpus"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'samedevice' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Settings from pyproject.toml and samedevice.toml."""

@@ -1,0 +1,1 @@
+"""The real machine after a crash."""

@@ -1,0 +1,1 @@
+"""Immutable records that every engine and renderer shares; standard library only."""

@@ -1,0 +1,197 @@
+"""A `Scene`: everything known about one device mistake before a rule gives it a name.
+
+Each engine tells what it knows in these words (a run has recorded facts, a crash has live
+frames, `lint` has what its analysis shows); rules read the scene and recognise the mistake.
+What is unknown is None or empty: with fewer facts rules say less, they never guess.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from samedevice.model.diagnostic import Location
+
+
+class Kind(StrEnum):
+    """What PyTorch refuses."""
+
+    OPERANDS = "operands"  # tensors of one call on different devices
+    INDEX = "index"  # an index tensor on a device that indexing does not accept
+    GRADIENT = "gradient"  # a gradient on another device than its tensor
+    HOST_ONLY = "host-only"  # numpy, pack_padded_sequence lengths, … given a GPU tensor
+    PIN = "pin"  # pin_memory of a GPU tensor
+    GENERATOR = "generator"  # a generator of another device type
+    META = "meta"  # a meta tensor without data was used or copied
+    DATA_PARALLEL = "data-parallel"  # DataParallel's source device
+    COLLECTIVE = "collective"  # a collective with a tensor on a wrong device
+    LOAD = "load"  # deserialising to a device that does not exist
+    FORK = "fork"  # CUDA in a forked process
+    DTYPE = "dtype"  # operands of different dtypes
+
+
+class Holder(StrEnum):
+    """What kind of place holds a tensor."""
+
+    PARAMETER = "parameter"  # a registered parameter of a module
+    BUFFER = "buffer"  # a registered buffer of a module
+    ATTRIBUTE = "attribute"  # a plain attribute of a module or of another object
+    CONTAINER = "container"  # an item of a list, dict, tuple … (see `path`)
+    OPTIMIZER_STATE = "optimizer-state"
+    LOCAL = "local"  # a local variable
+    GLOBAL = "global"  # a module-level variable
+    TEMPORARY = "temporary"  # only an intermediate result of an expression
+    UNKNOWN = "unknown"
+
+
+class Action(StrEnum):
+    """What happened to a tensor, one step of its provenance."""
+
+    CREATED = "created"  # by a factory: torch.zeros, torch.tensor, nn.Parameter init …
+    DERIVED = "derived"  # result of an operation on tensors of the same device
+    FROM_NUMPY = "from-numpy"
+    LOADED = "loaded"  # torch.load and the like
+    BATCHED = "batched"  # came out of a DataLoader
+    MOVED = "moved"  # .to/.cuda/.cpu into the place where it is now
+    COPIED = "copied"  # deepcopy, clone of a module, replicate
+    CACHED = "cached"  # stored into an attribute or container
+    DISCARDED_MOVE = "discarded-move"  # a moved copy was made here and thrown away
+    ASSIGNED = "assigned"  # `.data =`, setattr, load_state_dict(assign=True)
+    RECEIVED = "received"  # a gradient, an argument of a hook
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event in a tensor's life.
+
+    Attributes:
+        function: qualified name of what did it ("torch.arange", "Tensor.to", "Module.to").
+        device: where the tensor is after the step, None if unknown.
+        explicit_device: the call named a device itself (`device=…`), True, False or None (unknown).
+        expression: source text of the call or statement.
+        function_name: name of the function (scope) that contains the step, "<module>" at top level.
+        class_name: class whose method contains the step.
+    """
+
+    action: Action
+    function: str
+    location: Location | None = None
+    device: str | None = None
+    explicit_device: bool | None = None
+    expression: str | None = None
+    function_name: str | None = None
+    class_name: str | None = None
+    package: str | None = None  # name of the installed package, if the step is not in user code
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFact:
+    """What is known of an `nn.Module` that takes part.
+
+    Attributes:
+        owner: expression or path by which the program reaches it ("model", "model.encoder").
+        class_name: its class.
+        device: the device of (nearly) all its parameters and buffers, None if mixed or empty.
+        registered: False when no module of the program has it as a registered submodule although
+            another module holds it (in a list, dict or plain attribute).
+        root: path of the outermost module that contains it.
+        created: where it was made.
+        moves: where `Module.to`/`cuda`/`cpu` ran on it or on a parent, in order of time.
+    """
+
+    owner: str
+    class_name: str
+    device: str | None = None
+    registered: bool | None = None
+    root: str | None = None
+    created: Step | None = None
+    moves: tuple[Step, ...] = ()
+    is_loss: bool = False
+    is_metric: bool = False
+    parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One tensor of the failing call.
+
+    Attributes:
+        name: the operator's argument name ("mat1", "index", "tensors").
+        expression: source text of the argument at the failing call.
+        path: how the program reaches it ("self.pe", "model.encoder.pe", "batch['ids']").
+        owner: the same in terms of classes ("Net.mask", "EMA.shadow").
+        provenance: its events in the order of time; the first is the birth of its data's root.
+        module: the module that holds it, when one does.
+        zero_dim: True for a tensor without dimensions.
+        source: how to name a tensor in scope that is already in the right place is
+            `Scene.anchor`, not here.
+    """
+
+    name: str
+    device: str
+    expression: str | None = None
+    path: str | None = None
+    owner: str | None = None
+    holder: Holder = Holder.UNKNOWN
+    holder_class: str | None = None
+    holder_is_module: bool = False
+    module: ModuleFact | None = None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    provenance: tuple[Step, ...] = ()
+    requires_grad: bool = False
+    zero_dim: bool = False
+
+    @property
+    def born(self) -> Step | None:
+        """The first known step."""
+        return self.provenance[0] if self.provenance else None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of the failing call's stack, innermost last."""
+
+    location: Location
+    function: str
+    class_name: str | None = None
+    package: str | None = None  # installed package's name, None for user code
+    source: str | None = None  # the statement's source text
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One device mistake as one engine knows it.
+
+    Attributes:
+        operator: what was called, in user's words ("torch.cat", "Linear.forward", "Tensor.numpy").
+        exception, message: PyTorch's own.
+        raised: where it raises; for `lint` the place where the tensors meet.
+        operands: all tensors of the call.
+        stray: index into `operands` of the one out of place, None when that cannot be told.
+        wanted: the device where the stray belongs, None if unknown.
+        anchor: an expression in scope at the stray's mistake that is already in the right place.
+        frames: the stack, user code and packages, innermost last.
+        modules: modules that take part.
+        in_backward: the call ran inside `backward()`.
+        gpus: number of GPUs the program sees.
+        extra: engine- or kind-specific facts by name ("map_location", "generator_device", …).
+    """
+
+    kind: Kind
+    operator: str
+    exception: str
+    message: str
+    raised: Location
+    operands: tuple[Operand, ...] = ()
+    stray: int | None = None
+    wanted: str | None = None
+    anchor: str | None = None
+    frames: tuple[Frame, ...] = ()
+    modules: tuple[ModuleFact, ...] = ()
+    in_backward: bool = False
+    gpus: int = 1
+    extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def stray_operand(self) -> Operand | None:
+        """The operand out of place."""
+        return None if self.stray is None else self.operands[self.stray]

@@ -1,0 +1,1 @@
+"""Facts about a running program: its frames, the expressions they evaluate, who holds which tensor."""

@@ -1,0 +1,1 @@
+"""Renderers: records to text; one function a format."""

@@ -1,0 +1,1 @@
+"""Reading code: parsing, names, edits, suppression comments, which files."""

@@ -1,0 +1,1 @@
+"""Knowledge of torch as data and small parsers; never imports torch."""
