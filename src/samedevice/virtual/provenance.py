@@ -1,0 +1,187 @@
+"""What a run records: how each tensor came to be where it is, and what moved when.
+
+Kept cheap: one `Birth` for a storage that is born, nothing for views and in-place operations. A
+derived tensor points at the *roots* of its operands (the births that were not themselves derived
+on the same device), so that chains do not grow with the length of a training run.
+"""
+
+import itertools
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from samedevice.model.scene import Action
+from samedevice.virtual.places import NOWHERE, Place
+
+_clock = itertools.count(1)
+
+#: how many roots of a derived tensor are remembered
+MOST_ROOTS: Final = 3
+#: how many moves back a history reaches
+MOST_MOVES: Final = 6
+
+
+class Birth:
+    """How the data of a storage came to be.
+
+    Attributes:
+        device: CPU, META, UNSETTLED or the index of a virtual GPU (see `samedevice.virtual.tags`).
+        action: created, derived, from-numpy, loaded, batched, moved, copied …
+        function: what made it: "torch.arange", "Tensor.to", "torch.from_numpy", "aten.cat".
+        place: the line of the program.
+        parents: for a derived tensor the roots of its operands on the same device; for a move the
+            birth of the source; empty for a creation.
+        explicit_device: the call named a device itself; None when it is not a factory.
+        seq: global order number of the event.
+        moves: length of the chain of moves behind it.
+    """
+
+    __slots__ = ("__weakref__", "action", "device", "explicit_device", "function", "moves", "parents", "place", "seq")
+
+    def __init__(
+        self,
+        device: int,
+        action: Action,
+        function: str,
+        place: Place = NOWHERE,
+        parents: "tuple[Birth, ...]" = (),
+        explicit_device: bool | None = None,
+    ) -> None:
+        self.device = device
+        self.action = action
+        self.function = function
+        self.place = place
+        self.parents = parents
+        self.explicit_device = explicit_device
+        self.seq = next(_clock)
+        self.moves = 0
+        if action is Action.MOVED and parents:
+            self.moves = parents[0].moves + 1
+            if self.moves > MOST_MOVES:
+                # A tensor that commutes between devices in a loop must not keep every step alive.
+                self.parents = ()
+                self.moves = 0
+
+    @property
+    def roots(self) -> "tuple[Birth, ...]":
+        """The births that this one derives from on its own device; itself when it is one."""
+        return self.parents if self.action is Action.DERIVED and self.parents else (self,)
+
+    def history(self) -> "list[Birth]":
+        """From the first known birth to this one, following moves and derivations by first parents."""
+        chain = [self]
+        while chain[-1].parents and len(chain) < 32:
+            chain.append(chain[-1].parents[0])
+        return chain[::-1]
+
+    def __repr__(self) -> str:
+        return f"Birth({self.action} by {self.function} on {self.device} at {self.place})"
+
+
+def roots_of(births: "list[Birth]") -> "tuple[Birth, ...]":
+    """The distinct roots of several births, the first few."""
+    found: dict[Birth, None] = {}
+    for birth in births:
+        for root in birth.roots:
+            found[root] = None
+            if len(found) == MOST_ROOTS:
+                return tuple(found)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class ModuleMoved:
+    """`Module.to`, `cuda` or `cpu` ran on a module."""
+
+    module: "weakref.ref[Any]"
+    class_name: str
+    device: int
+    function: str
+    place: Place
+    seq: int = field(default_factory=lambda: next(_clock))
+
+
+@dataclass(slots=True)
+class TensorMoved:
+    """A tensor was copied to another device.
+
+    `result` is a weak reference to the new storage: once it is dead without having been an operand
+    of anything, the moved copy was thrown away.
+    """
+
+    source: Birth | None
+    result: "weakref.ref[Any]"
+    birth: Birth
+    function: str
+    place: Place
+    seq: int = field(default_factory=lambda: next(_clock))
+
+
+@dataclass(slots=True)
+class ModuleMade:
+    """An `nn.Module` was constructed."""
+
+    module: "weakref.ref[Any]"
+    class_name: str
+    place: Place
+    seq: int = field(default_factory=lambda: next(_clock))
+
+
+@dataclass(slots=True)
+class Happened:
+    """Anything else worth a step of the story: an optimizer was made, a state dict was loaded …
+
+    Attributes:
+        what: "optimizer-created", "optimizer-step", "load-state-dict", "torch-load", "deepcopy",
+            "data-parallel", "default-device", "traced".
+        subject: weak reference to the object concerned, None if it cannot be referenced.
+        detail: facts by name.
+    """
+
+    what: str
+    place: Place
+    subject: "weakref.ref[Any] | None" = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    seq: int = field(default_factory=lambda: next(_clock))
+
+
+def reference(thing: Any) -> "weakref.ref[Any] | None":
+    """A weak reference, None for objects that allow none."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return None
+
+
+class Session:
+    """Everything that one run under virtual GPUs recorded.
+
+    Attributes:
+        events: module moves, module births and other events in order of time.
+        tensor_moves: the last moves of tensors, newest last, a bounded number of each place.
+        notes: what the reader should know about the run as a whole.
+        batches: DataLoader batches handed out so far.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[ModuleMoved | Happened] = []
+        self.made: "weakref.WeakKeyDictionary[Any, ModuleMade]" = weakref.WeakKeyDictionary()
+        self.tensor_moves: dict[tuple[Any, int], list[TensorMoved]] = {}
+        self.notes: dict[str, None] = {}
+        self.batches = 0
+
+    def note(self, text: str) -> None:
+        """Say something about the run, once."""
+        self.notes[text] = None
+
+    def record(self, event: "ModuleMoved | Happened") -> None:
+        """Keep an event; a long run repeats itself, so each place keeps its first and last few."""
+        if len(self.events) < 20_000:
+            self.events.append(event)
+
+    def record_move(self, move: TensorMoved) -> None:
+        """Keep a tensor's move: the last 64 of each line."""
+        at = self.tensor_moves.setdefault((move.place.code, move.place.lasti), [])
+        at.append(move)
+        if len(at) > 64:
+            del at[0]
