@@ -5,92 +5,25 @@ keeps the code object and the instruction offset; line, column and source text a
 when somebody asks.
 """
 
-import os
-import site
 import sys
-import sysconfig
 from types import CodeType, FrameType
 from typing import Final
 
-#: kinds of files
-SKIP: Final = 0  # torch, the standard library, samedevice, generated code
-PACKAGE: Final = 1  # an installed package
-USER: Final = 2
+from samedevice.program.files import PACKAGE, SKIP, USER, kind_of, kinds, package_of
 
-_kinds: dict[str, int] = {}
-
-
-def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(skipped folders, folders of installed packages), each with a trailing separator."""
-    import torch
-
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    skipped = [here, os.path.dirname(os.path.abspath(torch.__file__))]
-    skipped.append(os.path.join(os.path.dirname(skipped[1]), "torchgen"))
-    skipped += [p for name in ("stdlib", "platstdlib") if (p := sysconfig.get_paths().get(name))]
-    installed = [p for name in ("purelib", "platlib") if (p := sysconfig.get_paths().get(name))]
-    installed += [*site.getsitepackages(), site.getusersitepackages()]
-
-    def norm(paths: list[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(os.path.join(os.path.realpath(p), "") for p in paths)) + tuple(
-            dict.fromkeys(os.path.join(os.path.abspath(p), "") for p in paths)
-        )
-
-    return norm(skipped), norm(installed)
-
-
-_cached_folders: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-
-
-def kind_of(filename: str) -> int:
-    """SKIP, PACKAGE or USER for a code object's file name."""
-    kind = _kinds.get(filename)
-    if kind is None:
-        kind = _kinds[filename] = _classify(filename)
-    return kind
-
-
-def _classify(filename: str) -> int:
-    global _cached_folders
-    if filename.startswith("<"):
-        # `<stdin>`, `<ipython-input-3-…>` and `<console>` are the user's; generated code is not.
-        return USER if filename.startswith(("<stdin", "<ipython", "<console")) else SKIP
-    if _cached_folders is None:
-        _cached_folders = _folders()
-    skipped, installed = _cached_folders
-    path = os.path.abspath(filename)
-    if path.startswith(skipped[: len(skipped)]) and not path.startswith(installed):
-        return SKIP
-    if path.startswith(installed):
-        return SKIP if path.startswith(skipped[:]) and _inside_skipped_package(path, skipped) else PACKAGE
-    return USER
-
-
-def _inside_skipped_package(path: str, skipped: tuple[str, ...]) -> bool:
-    # site-packages lies inside the standard library's folder in many installations, so being
-    # below a skipped folder counts only when that folder is a package of its own.
-    return any(path.startswith(folder) and not _is_standard_library(folder) for folder in skipped)
-
-
-def _is_standard_library(folder: str) -> bool:
-    paths = sysconfig.get_paths()
-    return any(
-        folder == os.path.join(resolve(paths[name]), "")
-        for name in ("stdlib", "platstdlib")
-        for resolve in (os.path.realpath, os.path.abspath)
-        if paths.get(name)
-    )
-
-
-def package_of(filename: str) -> str | None:
-    """Name of the installed package that the file belongs to ("transformers"), None for user code."""
-    if kind_of(filename) == USER or _cached_folders is None:
-        return None
-    path = os.path.abspath(filename)
-    for folder in _cached_folders[1]:
-        if path.startswith(folder):
-            return path[len(folder) :].split(os.sep)[0].removesuffix(".py")
-    return None
+__all__ = [
+    "NOWHERE",
+    "PACKAGE",
+    "SKIP",
+    "USER",
+    "Place",
+    "Trail",
+    "here",
+    "kind_of",
+    "line_of",
+    "package_of",
+    "trail",
+]
 
 
 class Place:
@@ -145,10 +78,10 @@ def here(depth: int = 1) -> Place:
     frame: FrameType | None = sys._getframe(depth)
     inner: CodeType | None = None
     inner_lasti = 0
-    kinds = _kinds
+    known = kinds
     while frame is not None:
         code = frame.f_code
-        kind = kinds.get(code.co_filename)
+        kind = known.get(code.co_filename)
         if kind is None:
             kind = kind_of(code.co_filename)
         if kind == USER:
@@ -160,3 +93,18 @@ def here(depth: int = 1) -> Place:
     if inner is not None:
         return Place(None, 0, inner, inner_lasti)
     return NOWHERE
+
+
+#: user frames of an event's stack, outermost first: (code, instruction offset)
+Trail = tuple[tuple[CodeType, int], ...]
+
+
+def trail(depth: int = 1, most: int = 24) -> Trail:
+    """The user's frames of the running call, outermost first; for events that are rare."""
+    frame: FrameType | None = sys._getframe(depth)
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < most:
+        if kind_of(frame.f_code.co_filename) == USER:
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(reversed(found))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from samedevice.model.scene import Action
-from samedevice.virtual.places import NOWHERE, Place
+from samedevice.virtual.places import NOWHERE, Place, Trail, trail
 
 _clock = itertools.count(1)
 
@@ -36,7 +36,17 @@ class Birth:
         moves: length of the chain of moves behind it.
     """
 
-    __slots__ = ("__weakref__", "action", "device", "explicit_device", "function", "moves", "parents", "place", "seq")
+    __slots__ = (
+        "__weakref__",
+        "action",
+        "device",
+        "explicit_device",
+        "function",
+        "moves",
+        "parents",
+        "place",
+        "seq",
+    )
 
     def __init__(
         self,
@@ -99,6 +109,8 @@ class ModuleMoved:
     function: str
     place: Place
     seq: int = field(default_factory=lambda: next(_clock))
+    #: the whole stack of user code, so that two events can be put in order in the function they share
+    trail: Trail = field(default_factory=lambda: trail(2))
 
 
 @dataclass(slots=True)
@@ -125,6 +137,8 @@ class ModuleMade:
     class_name: str
     place: Place
     seq: int = field(default_factory=lambda: next(_clock))
+    #: the whole stack of user code, so that two events can be put in order in the function they share
+    trail: Trail = field(default_factory=lambda: trail(2))
 
 
 @dataclass(slots=True)
@@ -143,6 +157,8 @@ class Happened:
     subject: "weakref.ref[Any] | None" = None
     detail: dict[str, Any] = field(default_factory=dict)
     seq: int = field(default_factory=lambda: next(_clock))
+    #: the whole stack of user code, so that two events can be put in order in the function they share
+    trail: Trail = field(default_factory=lambda: trail(2))
 
 
 def reference(thing: Any) -> "weakref.ref[Any] | None":
@@ -165,7 +181,7 @@ class Session:
 
     def __init__(self) -> None:
         self.events: list[ModuleMoved | Happened] = []
-        self.made: "weakref.WeakKeyDictionary[Any, ModuleMade]" = weakref.WeakKeyDictionary()
+        self.made: weakref.WeakKeyDictionary[Any, ModuleMade] = weakref.WeakKeyDictionary()
         self.tensor_moves: dict[tuple[Any, int], list[TensorMoved]] = {}
         self.notes: dict[str, None] = {}
         self.batches = 0
