@@ -6,16 +6,52 @@ from dataclasses import dataclass, field
 
 GIB = 1 << 30
 
+#: the caching allocator's own: sizes are rounded up to it, and memory is taken from the GPU in segments
+BLOCK = 512
+SEGMENT = 2 << 20
+
 
 @dataclass
 class GpuMemory:
-    """Bytes of one virtual GPU, counted from the tags of living storages."""
+    """Bytes of one virtual GPU, counted from the tags of living storages.
+
+    Attributes:
+        total: bytes of the GPU.
+        limit: bytes this process may use of them.
+        allocated, peak: now, and at most since the last reset.
+        reserved, reserved_peak: what a caching allocator would hold on to.
+        allocations, frees: numbers of calls.
+        allocated_total, freed_total: bytes ever allocated and given back.
+        ooms: allocations refused.
+    """
 
     total: int
+    limit: int = 0
     allocated: int = 0
     peak: int = 0
+    reserved: int = 0
+    reserved_peak: int = 0
     allocations: int = 0
     frees: int = 0
+    allocated_total: int = 0
+    freed_total: int = 0
+    ooms: int = 0
+
+    def __post_init__(self) -> None:
+        self.limit = self.limit or self.total
+
+    def empty_cache(self) -> None:
+        """Give back what is reserved and not in use."""
+        self.reserved = -(-self.allocated // SEGMENT) * SEGMENT
+
+    def reset_peak(self) -> None:
+        """Forget the peaks."""
+        self.peak = self.allocated
+        self.reserved_peak = self.reserved
+
+    def reset_accumulated(self) -> None:
+        """Forget the totals."""
+        self.allocations = self.frees = self.allocated_total = self.freed_total = self.ooms = 0
 
 
 class OutOfMemory(Exception):
@@ -70,17 +106,27 @@ class Machine:
         Raises:
             OutOfMemory: they do not fit.
         """
+        size = -(-nbytes // BLOCK) * BLOCK
         memory = self.memories[index]
         with self._lock:
-            if memory.allocated + nbytes > memory.total:
+            allocated = memory.allocated + size
+            if allocated > memory.limit:
+                memory.ooms += 1
                 raise OutOfMemory(index, nbytes, memory)
-            memory.allocated += nbytes
+            memory.allocated = allocated
             memory.allocations += 1
-            memory.peak = max(memory.peak, memory.allocated)
+            memory.allocated_total += size
+            if allocated > memory.peak:
+                memory.peak = allocated
+            if allocated > memory.reserved:
+                memory.reserved = -(-allocated // SEGMENT) * SEGMENT
+                memory.reserved_peak = max(memory.reserved_peak, memory.reserved)
 
     def free(self, index: int, nbytes: int) -> None:
         """Give back what `allocate` counted."""
+        size = -(-nbytes // BLOCK) * BLOCK
         memory = self.memories[index]
         with self._lock:
-            memory.allocated -= nbytes
+            memory.allocated -= size
             memory.frees += 1
+            memory.freed_total += size

@@ -1,0 +1,68 @@
+"""`torch.accelerator`: the virtual GPUs are the machine's accelerator."""
+
+from typing import Any
+
+import torch
+
+from samedevice.virtual.machine import Machine
+from samedevice.virtual.patches import Patches
+
+
+def install(patches: Patches, machine: Machine) -> None:
+    """Point the `_accelerator_*` entry points at those of `torch.cuda`."""
+    core = torch._C
+    device = torch.device("cuda")
+
+    def current_index() -> int:
+        return torch.cuda.current_device()
+
+    def get_stream(index: int) -> Any:
+        return torch.Stream(
+            stream_id=core._cuda_getCurrentStream(index)[0], device_index=index, device_type=1
+        )
+
+    def set_stream(stream: Any) -> None:
+        core._cuda_setStream(
+            stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+        )
+
+    def synchronize(index: int) -> None:
+        core._cuda_synchronize(index)
+
+    def capability(index: int) -> dict[str, Any]:
+        raise RuntimeError("Backend doesn't support getting device capabilities.")
+
+    entry_points: dict[str, Any] = {
+        "getAccelerator": lambda: device,
+        "setDeviceIndex": lambda index: core._cuda_setDevice(index) if index >= 0 else None,
+        "getDeviceIndex": current_index,
+        "exchangeDevice": core._cuda_exchangeDevice,
+        "maybeExchangeDevice": core._cuda_maybeExchangeDevice,
+        "getStream": get_stream,
+        "setStream": set_stream,
+        "synchronizeDevice": synchronize,
+        "getDeviceCapability": capability,
+        "isAllocatorInitialized": lambda: machine.initialized,
+        "emptyCache": lambda *_: core._cuda_emptyCache(),
+        "emptyHostCache": lambda: None,
+        "getDeviceStats": lambda index: core._cuda_memoryStats(index),
+        "resetAccumulatedStats": lambda index: core._cuda_resetAccumulatedMemoryStats(index),
+        "resetPeakStats": lambda index: core._cuda_resetPeakMemoryStats(index),
+        "getMemoryInfo": lambda index: torch.cuda.mem_get_info(index),
+        "hooks_device_count": lambda: machine.count,
+        "hooks_set_current_device": lambda index: core._cuda_setDevice(index),
+        "hooks_get_current_device": current_index,
+        "hooks_exchange_device": core._cuda_exchangeDevice,
+        "hooks_maybe_exchange_device": core._cuda_maybeExchangeDevice,
+        "getDefaultGenerator": lambda where: torch.cuda.default_generators[
+            torch.cuda.current_device() if where.index is None else where.index
+        ],
+    }
+    for name, function in entry_points.items():
+        if hasattr(core, f"_accelerator_{name}"):
+            patches.set(core, f"_accelerator_{name}", function)
+    patches.set(core, "_get_accelerator", lambda check=None: device)
+
+    capability_cache = torch.accelerator.get_device_capability.cache_clear
+    capability_cache()
+    patches.on_undo(capability_cache)

@@ -1,0 +1,191 @@
+"""Generators, seeds and random number states of virtual GPUs.
+
+A virtual GPU without an explicit generator draws from the CPU's default generator, so that a run
+prints the numbers that the same program prints on the CPU. Its default generator is therefore a
+view of the CPU's:
+
+- its state is the CPU generator's state, whole, so that saving and restoring reproduces;
+- seeding it does not move the CPU's stream the first time a seed is given (without a GPU
+  `torch.cuda.manual_seed` does nothing), but giving the same seed again goes back to where the
+  stream was then: the program draws the same numbers after both, as CUDA promises.
+"""
+
+from typing import Any
+
+import torch
+
+from samedevice.virtual.machine import Machine
+from samedevice.virtual.patches import Patches
+
+_Generator: Any = torch._C.Generator
+
+#: bytes of a CUDA generator's state: seed and offset
+_CUDA_STATE = 16
+_DEFAULT_SEED = 67280421310721
+_MASK = (1 << 64) - 1
+
+
+class _GeneratorType(type(_Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is Generator:
+            return type.__instancecheck__(_Generator, instance)
+        return type.__instancecheck__(cls, instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is Generator:
+            return type.__subclasscheck__(_Generator, subclass)
+        return type.__subclasscheck__(cls, subclass)
+
+
+class Generator(_Generator, metaclass=_GeneratorType):
+    """`torch.Generator` while virtual GPUs are entered: a CPU generator that may claim a GPU."""
+
+    def __new__(cls, device: Any = None) -> Any:
+        where = torch.device("cpu" if device is None else device)
+        if where.type != "cuda":
+            if cls is Generator:
+                return _Generator(where)
+            return _Generator.__new__(cls, where)
+        torch.cuda._lazy_init()
+        self = _Generator.__new__(cls)
+        self._where = where
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        where = self.__dict__.get("_where")
+        return _Generator.device.__get__(self) if where is None else where
+
+    def get_offset(self) -> int:
+        """Bytes of the Philox stream used up; a CPU generator below has none to report."""
+        return 0 if "_where" in self.__dict__ else super().get_offset()
+
+    def set_offset(self, offset: int) -> Any:
+        return None if "_where" in self.__dict__ else super().set_offset(offset)
+
+    def set_state(self, state: Any) -> Any:
+        if "_where" in self.__dict__:
+            _load_state(super(), state)
+            return self
+        return super().set_state(state)
+
+    def clone_state(self) -> Any:
+        clone = type(self)(self.device)
+        _Generator.set_state(clone, _Generator.get_state(self))
+        return clone
+
+    graphsafe_get_state = clone_state
+
+    def graphsafe_set_state(self, other: Any) -> Any:
+        return self.set_state(other.get_state())
+
+    def __reduce__(self) -> Any:
+        if "_where" not in self.__dict__:
+            return super().__reduce__()
+        return Generator, (self.device,), (self.initial_seed(), self.get_offset(), self.get_state())
+
+    def __setstate__(self, state: Any) -> None:
+        seed, offset, bits = state
+        if "_where" not in self.__dict__:
+            super().__setstate__(state)
+            return
+        self.manual_seed(seed)
+        self.set_offset(offset)
+        self.set_state(bits)
+
+
+Generator.__module__ = "torch._C"
+Generator.__qualname__ = Generator.__name__ = "Generator"
+
+
+class DefaultGenerator(Generator):
+    """The default generator of one virtual GPU: a view of the CPU's default generator."""
+
+    _machine: Machine
+    _seed: int
+    _marks: dict[int, Any]
+    _untouched: tuple[int, int]
+
+    @property
+    def _allocations(self) -> int:
+        return self._machine.memories[self._where.index].allocations
+
+    def manual_seed(self, seed: int) -> Any:
+        seed = int(seed)
+        if not -(1 << 63) <= seed < (1 << 64):
+            raise RuntimeError(f"Overflow when unpacking long: {seed}")
+        seed &= _MASK
+        default = torch.default_generator
+        # No tensor was made on this GPU since it was seeded with the same number: CUDA's generator
+        # has not drawn, and seeding it once more changes nothing.
+        if self._untouched != (seed, self._allocations):
+            if default.initial_seed() == seed and (seed in self._marks or self._seed == seed):
+                default.manual_seed(seed)
+            elif seed in self._marks:
+                default.set_state(self._marks[seed])
+            else:
+                self._marks[seed] = default.get_state()
+        self._seed = seed
+        self._untouched = (seed, self._allocations)
+        return self
+
+    def seed(self) -> int:
+        fresh = torch._C.Generator()
+        self._seed = fresh.seed()
+        self._untouched = (-1, 0)
+        return self._seed
+
+    def initial_seed(self) -> int:
+        return self._seed
+
+    def get_state(self) -> Any:
+        return torch.default_generator.get_state()
+
+    def set_state(self, state: Any) -> Any:
+        _load_state(torch.default_generator, state)
+        return self
+
+    def clone_state(self) -> Any:
+        clone = Generator(self.device)
+        clone.set_state(self.get_state())
+        return clone
+
+    graphsafe_get_state = clone_state
+
+
+DefaultGenerator.__module__ = "torch._C"
+DefaultGenerator.__qualname__ = DefaultGenerator.__name__ = "Generator"
+
+
+def _load_state(generator: Any, state: Any) -> None:
+    """Restore a state; one of a real GPU's generator is a seed and an offset."""
+    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        raise TypeError("RNG state must be a torch.ByteTensor")
+    if state.numel() == _CUDA_STATE:
+        seed = int.from_bytes(bytes(state.tolist()[:8]), "little")
+        generator.manual_seed(seed)
+    elif state.numel() < 5000:
+        raise RuntimeError("RNG state is wrong size")
+    else:
+        generator.set_state(state)
+
+
+def drawing(generator: Any) -> Any:
+    """The generator that numbers really come from: the CPU's default one for a GPU's default one."""
+    return torch.default_generator if isinstance(generator, DefaultGenerator) else generator
+
+
+def install(patches: Patches, machine: Machine) -> None:
+    """Replace `torch.Generator` and give each GPU its default generator."""
+    generators = []
+    for index in range(machine.count):
+        generator = _Generator.__new__(DefaultGenerator)
+        generator._where = torch.device("cuda", index)
+        generator._machine = machine
+        generator._seed = _DEFAULT_SEED
+        generator._marks = {}
+        generator._untouched = (-1, 0)
+        generators.append(generator)
+    patches.set(torch.cuda, "default_generators", tuple(generators))
+    patches.set(torch, "Generator", Generator)
+    patches.set(torch._C, "Generator", Generator)
