@@ -1,0 +1,32 @@
+"""What all tests share: golden files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Machines are shared and noisy: how long one example takes says nothing.
+hypothesis.settings.register_profile("samedevice", deadline=None)
+hypothesis.settings.load_profile("samedevice")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what is rendered to tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with `tests/golden/NAME`; `--update-golden` writes the file instead."""
+
+    def check(name: str, actual: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(actual, encoding="utf-8")
+
+        assert actual == file.read_text(encoding="utf-8")
+
+    return check
