@@ -1,0 +1,232 @@
+"""Operators that reach the dispatcher whole and are taken apart inside: what their parts check.
+
+Each is judged by the first check that CUDA's own decomposition meets, in that check's words.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from samedevice.virtual.check import exact, wording
+from samedevice.virtual.check.calls import Call, Operand
+from samedevice.virtual.check.tensor_iterator import compare
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import CPU, device_name
+
+#: operator → (method that checks, its operands in order, their names there)
+DELEGATES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
+    "embedding": ("wrapper_CUDA__index_select", ("weight", "indices"), ("self", "index")),
+    "stack": ("wrapper_CUDA_cat", ("tensors",), ("tensors",)),
+    "_stack": ("wrapper_CUDA_cat", ("tensors",), ("tensors",)),
+    "put": ("wrapper_CUDA__put_", ("self", "index", "source"), ()),
+    "masked_scatter": ("wrapper_CUDA__masked_scatter_", ("self", "mask", "source"), ()),
+    "linalg_lstsq": ("wrapper_CUDA_out_linalg_lstsq_out", ("self", "b"), ()),
+    "complex": ("wrapper_CUDA_out_complex_out", ("real", "imag"), ()),
+    "polar": ("wrapper_CUDA_out_polar_out", ("abs", "angle"), ()),
+    "huber_loss_backward": (
+        "wrapper_CUDA_out_huber_loss_backward_out",
+        ("grad_output", "self", "target"),
+        (),
+    ),
+}
+
+
+def judge_delegate(call: Call) -> Refusal | None:
+    method, names, inner = DELEGATES[call.base.removesuffix("_")]
+    operands: list[Operand | None] = []
+    named: list[str] = []
+    for position, name in enumerate(names):
+        for operand in call.many(name):
+            operands.append(operand)
+            named.append(inner[position] if inner else name)
+    return exact.judge_as(call, operands, method, tuple(named))
+
+
+def judge_mv(call: Call) -> Refusal | None:
+    """`addmv_` on a fresh result that is where the vector is."""
+    matrix, vector = call.one("self"), call.one("vec")
+    if matrix is None or vector is None:
+        return None
+    fresh = call.one("out") or Operand.like(vector)
+    method = "wrapper_CUDA_addmv_out_out" if call.signature.is_out else "wrapper_CUDA_addmv_"
+    return exact.judge_as(call, [fresh, matrix, vector], method, ("self", "mat", "vec"))
+
+
+def judge_never(call: Call) -> Refusal | None:
+    """Any device goes with any other: copies, shapes taken from another tensor, fills."""
+    return None
+
+
+def judge_without_scalars(call: Call) -> Refusal | None:
+    """Iterators that build their operands pair by pair without the allowance for CPU scalars."""
+    return compare(call, call.outputs(), call.inputs(), False)
+
+
+def judge_output_resized(call: Call) -> Refusal | None:
+    """Structured reductions compare the device when they resize `out=`."""
+    source = next((operand for operand in call.inputs() if operand.tensor is not None), None)
+    if source is None:
+        return None
+    for out in call.outputs():
+        if not out.keyword or out.device == source.device:
+            continue
+        if source.device == CPU:
+            message = "CUDAGuardImpl initialized with non-CUDA DeviceType: cpu"
+        else:
+            message = expected_out(source.device, out.device)
+        return call.refuse("out-device", message, common=source.device, blamed=out)
+    return None
+
+
+def expected_out(device: int, found: int) -> str:
+    return f"Expected out tensor to have device {device_name(device)}, but got {device_name(found)} instead"
+
+
+def judge_expected_device(call: Call) -> Refusal | None:
+    """cummax, cummin, logcumsumexp with `out=`: their kernel's own comparison."""
+    source = call.one("self")
+    if source is None:
+        return None
+    for out in call.outputs():
+        if out.device != source.device:
+            message = f"expected device {device_name(source.device)} but found {device_name(out.device)}"
+            return call.refuse("out-device", message, common=source.device, blamed=out)
+    return None
+
+
+def judge_mode_out(call: Call) -> Refusal | None:
+    source = call.one("self")
+    if source is None:
+        return None
+    for out, what in zip(call.outputs(), ("values", "indices"), strict=False):
+        if out.device != source.device:
+            message = (
+                f"expected device '{device_name(source.device)}' but got '{device_name(out.device)}' for "
+                f"{what} output"
+            )
+            return call.refuse("out-device", message, common=source.device, blamed=out)
+    return None
+
+
+def judge_dot_out(call: Call) -> Refusal | None:
+    first, second, out = call.one("self"), call.one("tensor") or call.one("other"), call.one("out")
+    if first is None or second is None:
+        return None
+    refusal = exact.judge_as(call, [first, second], f"wrapper_CUDA__{call.base}")
+    if refusal is not None or out is None or out.device == first.device:
+        return refusal
+    message = (
+        f"{call.base}: Expected the output and input tensors to be on the same device, but got the output "
+        f"tensor on {device_name(out.device)}, the 'input' tensor on {device_name(first.device)}, and the "
+        f"'other' tensor on {device_name(second.device)}"
+    )
+    return call.refuse("out-device", message, common=first.device, blamed=out)
+
+
+def judge_cholesky_solve(call: Call) -> Refusal | None:
+    right, left = call.one("self"), call.one("input2")
+    if right is None or left is None or right.device == left.device:
+        return None
+    message = (
+        f"Expected b and A to be on the same device, but found b on {device_name(right.device)} and A on "
+        f"{device_name(left.device)} instead."
+    )
+    return call.refuse("cholesky-solve", message, common=left.device, blamed=right)
+
+
+def judge_bce_with_logits(call: Call) -> Refusal | None:
+    """The steps of its decomposition: products in place on tensors of the target's making."""
+    score, target = call.one("self"), call.one("target")
+    weight, pos_weight = call.one("weight"), call.one("pos_weight")
+    if score is None or target is None or score.shape != target.shape:
+        return None
+    steps: list[tuple[Operand, Operand]] = []
+    if pos_weight is not None:
+        steps.append((pos_weight, target))
+    steps.append((target, score))
+    if weight is not None:
+        steps.append((target, weight))
+    for number, (left, right) in enumerate(steps):
+        in_place = [] if pos_weight is not None and number == 0 else [Operand.like(left)]
+        refusal = compare(call, in_place, [left, right], True)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def judge_segment_reduce(call: Call) -> Refusal | None:
+    data = call.one("data")
+    if data is None:
+        return None
+    for name in ("lengths", "offsets"):
+        other = call.one(name)
+        if other is not None and other.device != data.device:
+            message = wording.expected_true(f"data.get_device() == {name}_value.get_device()")
+            return call.refuse("segment-reduce", message, common=data.device, blamed=other)
+    return None
+
+
+def judge_pack(call: Call) -> Refusal | None:
+    """The lengths are read on the host, wherever the data is."""
+    lengths = call.one("lengths")
+    if lengths is None or lengths.device < 0:
+        return None
+    tensor = lengths.tensor
+    message = (
+        f"'lengths' argument should be a 1D CPU int64 tensor, but got {tensor.dim()}D "
+        f"{device_name(lengths.device)} {wording.scalar_name(tensor)} tensor"
+    )
+    return call.refuse("lengths", message, common=CPU, blamed=lengths)
+
+
+def judge_host_only(call: Call) -> Refusal | None:
+    """No kernel for CUDA: refused wherever a GPU's tensor takes part."""
+    blamed = next((operand for operand in call.tensors() if operand.device >= 0), None)
+    if blamed is None:
+        return None
+    message = wording.cannot_run(f"aten::{call.name}")
+    return call.refuse("host-only", message, common=CPU, blamed=blamed, exception=NotImplementedError)
+
+
+def judge_pinning(call: Call) -> Refusal | None:
+    source = call.one("self")
+    if source is None or source.device < 0:
+        return None
+    message = (
+        f"cannot pin '{wording.type_name(source.tensor, source.device)}' only dense CPU tensors can be pinned"
+    )
+    return call.refuse("pinning", message, common=CPU, blamed=source)
+
+
+def judge_batch_norm(call: Call) -> Refusal | None:
+    """Which backend CUDA picks decides the name in the message; the order is the same."""
+    names = ("input", "weight", "bias", "running_mean", "running_var")
+    operands = [call.one(name) for name in names]
+    source = operands[0]
+    if source is None:
+        return None
+    method = (
+        "wrapper_CUDA__cudnn_batch_norm"
+        if _picks_cudnn(call, operands)
+        else "wrapper_CUDA__native_batch_norm"
+    )
+    return exact.judge_as(call, operands, method, names)
+
+
+def _picks_cudnn(call: Call, operands: Sequence[Operand | None]) -> bool:
+    """`_select_batch_norm_backend` of Normalization.cpp for an input on a GPU."""
+    import torch
+
+    source, weight, bias, mean, variance = operands
+    if source is None or source.device < 0 or weight is None or bias is None or source.dim < 3:
+        return False
+    training = bool(call.values.get("training", call.values.get("train", False)))
+    if not (mean is not None and variance is not None) and not (
+        mean is None and variance is None and training
+    ):
+        return False
+    kind, weights = source.tensor.dtype, weight.tensor.dtype
+    if torch.bfloat16 in (kind, weights) or (kind == torch.float16 and weights != torch.float32):
+        return False
+    if source.shape[0] > (880801 if training else 65535) or source.tensor.numel() > 2**31 - 1:
+        return False
+    return float(call.values.get("eps", 1e-5)) >= 1e-5 and torch.backends.cudnn.enabled

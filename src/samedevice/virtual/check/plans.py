@@ -1,0 +1,205 @@
+"""From an operator to the function that judges it, found once and kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from samedevice.torch_facts import op_rules
+from samedevice.virtual.check import (
+    attention,
+    composites,
+    convolution,
+    exact,
+    foreach,
+    indexing,
+    recurrent,
+    tensor_iterator,
+    wording,
+)
+from samedevice.virtual.check.calls import Call, Signature
+from samedevice.virtual.refusal import Refusal
+
+Judge = Callable[[Call], Refusal | None]
+
+RULES: Final = op_rules.load(wording.RELEASE)
+
+#: operators with a rule of their own, by name without overload and trailing underscore
+BY_BASE: Final[dict[str, Judge]] = {
+    # indexing
+    "index": indexing.judge_index,
+    "_unsafe_index": indexing.judge_index,
+    "index_put": indexing.judge_index_put,
+    "_index_put_impl": indexing.judge_index_put,
+    "_unsafe_index_put": indexing.judge_index_put,
+    "index_fill": indexing.judge_index_fill,
+    "masked_fill": indexing.judge_masked_fill,
+    "_unsafe_masked_index": indexing.judge_masked_index,
+    "_unsafe_masked_index_put_accumulate": indexing.judge_masked_index_put,
+    # iterators with turns of their own
+    "where": tensor_iterator.judge_where,
+    "addcmul": tensor_iterator.judge_addcmul,
+    "lerp": tensor_iterator.judge_lerp,
+    "logical_and": tensor_iterator.judge_into_self_device,
+    "logical_or": tensor_iterator.judge_into_self_device,
+    "logical_xor": tensor_iterator.judge_into_self_device,
+    "dist": tensor_iterator.judge,
+    "ldexp": tensor_iterator.judge,
+    "soft_margin_loss": tensor_iterator.judge_into_self_device,
+    "soft_margin_loss_backward": composites.judge_without_scalars,
+    "smooth_l1_loss_backward": composites.judge_without_scalars,
+    "binary_cross_entropy_with_logits": composites.judge_bce_with_logits,
+    # taken apart inside
+    **dict.fromkeys(composites.DELEGATES, composites.judge_delegate),
+    "mv": composites.judge_mv,
+    "cholesky_solve": composites.judge_cholesky_solve,
+    "segment_reduce": composites.judge_segment_reduce,
+    "native_batch_norm": composites.judge_batch_norm,
+    "_native_batch_norm_legit": composites.judge_batch_norm,
+    "_native_batch_norm_legit_no_training": composites.judge_batch_norm,
+    "_native_batch_norm_legit_functional": composites.judge_batch_norm,
+    "_batch_norm_with_update": composites.judge_batch_norm,
+    "_batch_norm_with_update_functional": composites.judge_batch_norm,
+    "_batch_norm_no_update": composites.judge_batch_norm,
+    "convolution": convolution.judge,
+    "_convolution": convolution.judge,
+    "mkldnn_convolution": convolution.judge,
+    "mkldnn_rnn_layer": recurrent.judge_layer,
+    "_scaled_dot_product_flash_attention_for_cpu": attention.judge_for_cpu,
+    # the host's part
+    "_pack_padded_sequence": composites.judge_pack,
+    "_pin_memory": composites.judge_pinning,
+    # any device
+    **dict.fromkeys(
+        ["copy", "copy_sparse_to_sparse", "_copy_from", "_copy_from_and_resize", "_to_copy", "fill", "full_like", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter", "set", "is_set_to", "resize_as", "resize_as_sparse", "expand_as", "view_as", "reshape_as", "type_as", "is_same_size", "_ctc_loss", "_ctc_loss_backward", "_cudnn_ctc_loss", "_use_cudnn_ctc_loss", "bernoulli", "randint_like", "linspace", "logspace", "_has_same_storage_numel", "_nested_tensor_from_tensor_list", "_make_dual", "mkldnn_rnn_layer_backward", "_scaled_dot_product_flash_attention_for_cpu_backward", "_nested_view_from_buffer", "_nested_from_padded", "_validate_compressed_sparse_indices"],
+        composites.judge_never,
+    ),
+}
+
+BY_NAME: Final[dict[str, Judge]] = {
+    "cummax.out": composites.judge_expected_device,
+    "cummin.out": composites.judge_expected_device,
+    "logcumsumexp.out": composites.judge_expected_device,
+    "mode.values": composites.judge_mode_out,
+    "dot.out": composites.judge_dot_out,
+    "vdot.out": composites.judge_dot_out,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an operator is judged.
+
+    Attributes:
+        judge: None when any devices go together.
+        always: also calls whose operands agree are judged: some must not be on a GPU at all.
+    """
+
+    signature: Signature
+    judge: Judge | None
+    always: bool = False
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def plan_of(func: Any) -> Plan:
+    """The plan of an `OpOverload`."""
+    plan = _plans.get(func)
+    if plan is None:
+        plan = _plans[func] = _make(func)
+    return plan
+
+
+def _make(func: Any) -> Plan:
+    signature = Signature.of(func)
+    if not func._schema.name.startswith("aten::"):
+        return Plan(signature, None)
+    if not any(parameter.kind != "other" for parameter in signature.parameters):
+        return Plan(signature, None)
+    judge = _judge_for(signature)
+    base = signature.base.removesuffix("_")
+    always = base in ("_pack_padded_sequence", "_pin_memory") or judge is composites.judge_host_only
+    return Plan(signature, None if judge is composites.judge_never else judge, always)
+
+
+def _judge_for(signature: Signature) -> Judge | None:
+    name, base = signature.name, signature.base.removesuffix("_")
+    kind = RULES.kind(name)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    if kind == "generated-out":
+        return _judge_generated_out(signature)
+    if base in BY_BASE:
+        return BY_BASE[base]
+    if base == "searchsorted":
+        return partial(indexing.judge_searchsorted, method=RULES.method(name, signature.is_out))
+    if base == "_sparse_coo_tensor_with_dims_and_tensors":
+        method = RULES.method(name, signature.is_out, "SparseCUDA")
+        return partial(_judge_method, method=method) if method else None
+    if kind == "exact":
+        return partial(exact.judge, rules=RULES)
+    if kind == "iterator":
+        return tensor_iterator.judge
+    if kind == "foreach":
+        return foreach.judge
+    if kind == "structured":
+        return composites.judge_output_resized if signature.is_out else None
+    if kind == "host-only":
+        return composites.judge_host_only
+    return None
+
+
+def _judge_method(call: Call, method: str) -> Refusal | None:
+    return exact.judge_as(call, [*exact.checked_operands(call)], method)
+
+
+def _judge_generated_out(signature: Signature) -> Judge:
+    """The functional overload's judge, then a copy into `out=`, whose device is compared."""
+    overload = signature.name.partition(".")[2].removesuffix("out").removesuffix("_")
+    packet = getattr(torch.ops.aten, signature.base)
+    functional = getattr(packet, overload or "default", None)
+    if functional is None and hasattr(torch.ops.aten, signature.base + "_"):
+        functional = getattr(getattr(torch.ops.aten, signature.base + "_"), overload or "default", None)
+    inner = plan_of(functional) if functional is not None else None
+    into_self = signature.base in RESULT_ON_SELF
+
+    def judge(call: Call) -> Refusal | None:
+        inputs = call.inputs()
+        if inner is not None and inner.judge is not None:
+            refusal = inner.judge(Call(inner.signature, call.values, inputs))
+            if refusal is not None:
+                return refusal
+        tensors = [operand for operand in inputs if operand.tensor is not None]
+        if not tensors:
+            return None
+        device = tensors[0].device if into_self else tensor_iterator.first_device(tensors)
+        for out in call.outputs():
+            if out.keyword and out.device != device:
+                message = composites.expected_out(device, out.device)
+                return call.refuse("out-device", message, common=device, blamed=out)
+        return None
+
+    return judge
+
+
+#: operators whose result is where their first argument is, whatever the others say
+RESULT_ON_SELF: Final = frozenset(
+    ["index", "_unsafe_index", "index_put", "_index_put_impl", "_unsafe_index_put", "index_fill", "masked_fill", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter", "fill", "full_like", "bernoulli", "randint_like", "_ctc_loss", "_ctc_loss_backward", "logical_and", "logical_or", "logical_xor", "expand_as", "view_as", "reshape_as", "set"]
+)
+
+
+def always_ops() -> frozenset[Any]:
+    """The overloads of the running torch that are judged even when all operands agree."""
+    names = {"_pack_padded_sequence", "_pin_memory"}
+    names |= {name for name in RULES.groups["host-only"] if name.partition(".")[0] not in BY_BASE}
+    overloads = []
+    for name in names:
+        base, _, overload = name.partition(".")
+        packet = getattr(torch.ops.aten, base, None)
+        func = getattr(packet, overload or "default", None)
+        if func is not None and plan_of(func).always:
+            overloads.append(func)
+    return frozenset(overloads)
