@@ -1,0 +1,99 @@
+"""Switching virtual GPUs on and off: modes, patches, threads."""
+
+import threading
+
+from samedevice.model.errors import UserError
+from samedevice.virtual import functions, gradients, surface
+from samedevice.virtual.engine import Diagnoser, Engine
+from samedevice.virtual.functions import Functions
+from samedevice.virtual.machine import Machine
+from samedevice.virtual.modes import VirtualDispatchMode, VirtualFunctionMode
+from samedevice.virtual.patches import Patches
+from samedevice.virtual.provenance import Session
+
+_running: "Activation | None" = None
+_lock = threading.Lock()
+
+
+class Activation:
+    """One entered `virtual_gpus` block."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        on_mismatch: str,
+        diagnoser: Diagnoser | None,
+        session: Session | None,
+    ) -> None:
+        self.machine = machine
+        self.engine = Engine(machine, session or Session(), on_mismatch, diagnoser)
+        self.patches = Patches()
+        self._entered = threading.local()
+
+    def enter(self) -> None:
+        """Patch torch and enter the modes on this thread.
+
+        Raises:
+            UserError: virtual GPUs are on already.
+        """
+        global _running
+        with _lock:
+            if _running is not None:
+                raise UserError("virtual GPUs are already on; leave that block before entering another")
+            _running = self
+        try:
+            surface.install(self.patches, self.machine, self)
+            functions.see_through_python_functions(self.patches)
+            gradients.install(self.patches, self.engine)
+            self.functions = Functions(self.engine, surface.HANDLERS)
+            self.enter_thread()
+        except BaseException:
+            self.patches.undo()
+            _running = None
+            raise
+
+    def leave(self) -> None:
+        """Leave the modes and undo every patch."""
+        global _running
+        self.engine.active = False
+        try:
+            self.leave_thread()
+        finally:
+            self.patches.undo()
+            with _lock:
+                _running = None
+
+    @property
+    def session(self) -> Session:
+        """What the run recorded."""
+        return self.engine.session
+
+    def note(self, text: str) -> None:
+        """Say something about the run, once."""
+        self.engine.session.note(text)
+
+    def enter_thread(self) -> None:
+        """Enter the modes on the calling thread (they are thread-local)."""
+        if not self.engine.active or getattr(self._entered, "modes", None):
+            return
+        function_mode = VirtualFunctionMode(self.functions)
+        dispatch_mode = VirtualDispatchMode(self.engine)
+        # set_default_device puts its own mode at the bottom of the stack; ours stays above it.
+        function_mode.__enter__()
+        dispatch_mode.__enter__()
+        self._entered.modes = (function_mode, dispatch_mode)
+
+    def leave_thread(self) -> None:
+        """Leave the modes on the calling thread."""
+        modes = getattr(self._entered, "modes", None)
+        if not modes:
+            return
+        self._entered.modes = None
+        function_mode, dispatch_mode = modes
+        dispatch_mode.__exit__(None, None, None)
+        function_mode.__exit__(None, None, None)
+
+
+def running() -> Activation | None:
+    """The entered block, None outside of one."""
+    return _running

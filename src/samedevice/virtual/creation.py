@@ -1,0 +1,208 @@
+"""Factories: `device=` is taken off, the tensor is made on the CPU and tagged."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils import _device
+
+from samedevice.model.scene import Action
+from samedevice.virtual.devices import REAL_CPU, resolve
+from samedevice.virtual.moves import move
+from samedevice.virtual.places import here
+from samedevice.virtual.provenance import Birth
+from samedevice.virtual.tags import CPU, META, Tag, device_index, set_tag, tag_of
+
+if TYPE_CHECKING:
+    from samedevice.virtual.engine import Engine
+
+_Tensor: Final = torch.Tensor
+
+
+def default_device(engine: "Engine", func: Any) -> "int | torch.device | None":
+    """What `torch.set_default_device` or `with torch.device(…)` names for this factory."""
+    current = _device.CURRENT_DEVICE
+    if current is None or func not in _device._device_constructors():
+        return None
+    return resolve(current, engine.machine)
+
+
+def create(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Any function that was given `device=`, or that the default device concerns."""
+    spec = kwargs.get("device")
+    target = default_device(engine, func) if spec is None else resolve(spec, engine.machine)
+    if target is None:
+        return engine.plain(func, args, kwargs)
+    if not isinstance(target, int) or target == META:
+        return engine.plain(func, args, kwargs)
+    _check_out(kwargs, target)
+    pinned = kwargs.get("pin_memory", False)
+    kwargs = {**kwargs, "device": REAL_CPU}
+    kwargs.pop("pin_memory", None)
+    if pinned and target >= 0:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    state = engine.state
+    before = (state.target, state.explicit, state.call, state.action)
+    # The births inside keep the operation's own action: `zeros_like(x, device=…)` is a creation too.
+    state.target, state.explicit = target, spec is not None
+    state.call, state.action, state.function = (func, args, kwargs), Action.CREATED, name_of(func)
+    try:
+        result = func(*args, **kwargs)
+    finally:
+        state.target, state.explicit, state.call, state.action = before
+    if pinned:
+        _mark_pinned(result)
+    return result
+
+
+def _check_out(kwargs: dict[str, Any], target: int) -> None:
+    out = kwargs.get("out")
+    if isinstance(out, _Tensor):
+        with torch._C.DisableTorchFunction():
+            index = device_index(out)
+        if (index >= 0) != (target >= 0):
+            kinds = ["cuda" if i >= 0 else "cpu" for i in (target, index)]
+            raise RuntimeError(
+                f"device type {kinds[0]} does not match device type of out parameter ({kinds[1]})"
+            )
+
+
+def _mark_pinned(result: Any) -> None:
+    with torch._C.DisableTorchFunction():
+        if isinstance(result, _Tensor) and (tag := tag_of(result)) is not None:
+            tag.pinned = True
+
+
+def pinned_factory(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A factory with `pin_memory=True` and no device."""
+    kwargs = dict(kwargs)
+    kwargs.pop("pin_memory")
+    result = engine.plain(func, args, kwargs)
+    _mark_pinned(result)
+    return result
+
+
+def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor`, `as_tensor`, `asarray`: from Python numbers, numpy or another tensor."""
+    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+    kwargs = dict(kwargs)
+    if func is torch.as_tensor and len(args) > 2:  # as_tensor(data, dtype, device)
+        kwargs["device"], args = args[2], args[:2]
+    spec = kwargs.get("device")
+    if spec is not None:
+        target = resolve(spec, engine.machine)
+    elif isinstance(data, _Tensor):
+        target = default_device(engine, func)
+        if target is None or func is torch.asarray:
+            with torch._C.DisableTorchFunction():
+                target = device_index(data)
+    else:
+        target = default_device(engine, func)
+    if target is not None and (not isinstance(target, int) or target == META):
+        return engine.plain(func, args, kwargs)
+    on = CPU if target is None else target
+    pinned = kwargs.pop("pin_memory", False)
+    if isinstance(data, _Tensor):
+        if func is torch.tensor:
+            requires_grad = kwargs.pop("requires_grad", False)
+            result = move(engine, data.detach(), on, "torch.tensor", kwargs.get("dtype"), copy=True)
+            return result.requires_grad_() if requires_grad else result
+        dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+        return move(engine, data, on, name_of(func), dtype, copy=bool(kwargs.get("copy")))
+    if target is not None:
+        kwargs["device"] = REAL_CPU
+    with torch._C.DisableTorchFunction():
+        result = func(*args, **kwargs)
+        shares_memory = func is not torch.tensor and not isinstance(
+            data, (list, tuple, int, float, complex, bool)
+        )
+        if on >= 0 and shares_memory:
+            # On a GPU the data is copied; here it must not share memory with the array either.
+            requires_grad = result.requires_grad
+            result = torch.clone(result.detach())
+            if requires_grad:
+                result.requires_grad_()
+        action = Action.FROM_NUMPY if hasattr(data, "__array_interface__") else Action.CREATED
+        birth = Birth(on, action, name_of(func), here(2), (), spec is not None)
+        set_tag(result, engine.new_tag(on, birth, result))
+    if pinned:
+        _mark_pinned(result)
+    return result
+
+
+def from_numpy(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.from_numpy`, `frombuffer`, `from_file`: host memory, always on the CPU."""
+    with torch._C.DisableTorchFunction():
+        result = func(*args, **kwargs)
+        if tag_of(result) is None:
+            set_tag(result, Tag(CPU, Birth(CPU, Action.FROM_NUMPY, name_of(func), here(2), (), False)))
+    return result
+
+
+def new_tensor(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tensor.new_tensor(data)`: on the device of the tensor it is called on."""
+    with torch._C.DisableTorchFunction():
+        own = device_index(args[0])
+    kwargs = dict(kwargs)
+    spec = kwargs.pop("device", None)
+    target = own if spec is None else resolve(spec, engine.machine)
+    data = args[1] if len(args) > 1 else kwargs["data"]
+    if isinstance(data, _Tensor) and isinstance(target, int):
+        requires_grad = kwargs.pop("requires_grad", False)
+        dtype = kwargs.get("dtype") or data.dtype
+        result = move(engine, data.detach(), target, "Tensor.new_tensor", dtype, copy=True)
+        return result.requires_grad_() if requires_grad else result
+    if not isinstance(target, int) or target == META:
+        return engine.plain(func, args, {**kwargs, "device": target if target != META else "meta"})
+    with torch._C.DisableTorchFunction():
+        result = func(*args, **kwargs)
+        birth = Birth(target, Action.CREATED, "Tensor.new_tensor", here(2), (), spec is not None)
+        set_tag(result, engine.new_tag(target, birth, result))
+    return result
+
+
+def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tensor.new(…)`, the legacy constructor: on the tensor's own device."""
+    with torch._C.DisableTorchFunction():
+        own = device_index(args[0])
+        data = args[1] if len(args) > 1 else None
+        if isinstance(data, _Tensor) and device_index(data) != own:
+            raise _wrong_legacy_device(data, own)
+        result = func(*args, **{k: v for k, v in kwargs.items() if k != "device"})
+        if tag_of(result) is None or isinstance(data, (int, list, tuple)):
+            birth = Birth(own, Action.CREATED, "Tensor.new", here(2), (), False)
+            set_tag(result, engine.new_tag(own, birth, result))
+    return result
+
+
+def _wrong_legacy_device(data: torch.Tensor, wanted: int) -> BaseException:
+    dtype = str(data.dtype).removeprefix("torch.")
+    options = "dtype={}, device={}, layout=Strided, requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt)"
+
+    def describe(index: int) -> str:
+        name = {"float32": "float", "float64": "double", "int64": "long int"}.get(dtype, dtype)
+        return options.format(name, "cpu" if index < 0 else f"cuda:{index}")
+
+    return TypeError(
+        f"expected TensorOptions({describe(wanted)}) (got TensorOptions({describe(device_index(data))}))"
+    )
+
+
+def name_of(func: Any) -> str:
+    """As the user writes it: "torch.zeros", "Tensor.new_zeros"."""
+    name = getattr(func, "__name__", str(func))
+    return f"Tensor.{name}" if getattr(func, "__objclass__", None) is not None else f"torch.{name}"
+
+
+Handler = Callable[["Engine", Any, tuple[Any, ...], dict[str, Any]], Any]
+
+TABLE: Final[dict[Any, Handler]] = {
+    torch.tensor: from_data,
+    torch.as_tensor: from_data,
+    torch.asarray: from_data,
+    torch.from_numpy: from_numpy,
+    torch.frombuffer: from_numpy,
+    torch.from_file: from_numpy,
+    _Tensor.new_tensor: new_tensor,
+    _Tensor.new: new,
+}

@@ -1,0 +1,450 @@
+"""The engine of virtual GPUs: judges each operation and says where its results are.
+
+One `Engine` serves all threads; what belongs to a thread (which function is running, what device a
+factory was asked for) is in its `ThreadState`. The modes are thin: they hand every call over to
+`Engine.dispatch` (ATen operations) or to the handlers of `samedevice.virtual.functions`.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Protocol
+
+import torch
+
+from samedevice.model.scene import Action
+from samedevice.virtual import check
+from samedevice.virtual.machine import Machine, OutOfMemory
+from samedevice.virtual.places import NOWHERE, here
+from samedevice.virtual.provenance import Birth, Session, roots_of
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device_index, set_tag, tag_of
+
+_Tensor: Final = torch.Tensor
+_storage_of: Final = torch._C.TensorBase.untyped_storage
+_DisableTorchFunction: Final = torch._C.DisableTorchFunction
+_in_backward: Final = torch._C._current_graph_task_id
+
+
+class GpuTag(Tag):
+    """The tag of a storage on a virtual GPU: gives its bytes back when the storage dies."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self, machine: Machine, device: int, birth: Birth | None, nbytes: int) -> None:
+        machine.allocate(device, nbytes)
+        self.device = device
+        self.birth = birth
+        self.pinned = False
+        self.nbytes = nbytes
+        self.machine = machine
+
+    def __del__(self) -> None:
+        # An allocation that did not fit raised before `machine` was set.
+        machine = getattr(self, "machine", None)
+        if machine is not None:
+            machine.free(self.device, self.nbytes)
+
+
+class ThreadState:
+    """What one thread is doing.
+
+    Attributes:
+        call: (function, args, kwargs) of the innermost torch function seen by the function mode.
+        target: device that new storages get, None when the operands decide.
+        action, function: what a birth is recorded as while `target` is set.
+        source: birth of the tensor that is being moved.
+        explicit: whether the call named its device.
+        quiet: no checks: samedevice's own operations.
+        last_device: where the last operation was; a gradient nobody placed is there.
+    """
+
+    __slots__ = ("action", "call", "explicit", "function", "last_device", "quiet", "source", "target")
+
+    def __init__(self) -> None:
+        self.call: tuple[Any, Any, Any] | None = None
+        self.target: int | None = None
+        self.action: Action | None = None
+        self.function: str | None = None
+        self.source: Birth | None = None
+        self.explicit: bool | None = None
+        self.quiet = False
+        self.last_device = CPU
+
+
+class Diagnoser(Protocol):
+    """Who is told of mismatches while everything is still alive."""
+
+    def mismatch(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> "Settlement | None":
+        """Called at the moment of a refusal; says how to step over it, None for the default."""
+
+
+class Settlement:
+    """How a mismatch is stepped over: where the result goes, which tensors move for good."""
+
+    __slots__ = ("device", "keep")
+
+    def __init__(self, device: int | None = None, keep: "tuple[torch.Tensor, ...]" = ()) -> None:
+        self.device = device
+        self.keep = keep
+
+
+class Engine:
+    """Judges and tags the operations of one program.
+
+    Attributes:
+        machine: the virtual GPUs.
+        session: what is recorded.
+        on_mismatch: "raise" raises CUDA's exception; "report" tells the diagnoser and goes on.
+        active: False once the context has been left (threads may outlive it).
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        session: Session,
+        on_mismatch: str = "raise",
+        diagnoser: Diagnoser | None = None,
+    ) -> None:
+        self.machine = machine
+        self.session = session
+        self.on_mismatch = on_mismatch
+        self.diagnoser = diagnoser
+        self.active = True
+        self.stepped_over = 0
+        self.listeners: list[Callable[[Any], None]] = []
+        self._states = threading.local()
+
+    # -- threads ---------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ThreadState:
+        """The calling thread's state."""
+        try:
+            return self._states.state
+        except AttributeError:
+            state = self._states.state = ThreadState()
+            return state
+
+    # -- tags ------------------------------------------------------------------------------------
+
+    def device_of(self, tensor: torch.Tensor) -> int:
+        """Where a tensor is; call it with torch functions disabled."""
+        return device_index(tensor)
+
+    def new_tag(self, device: int, birth: Birth | None, tensor: torch.Tensor) -> Tag:
+        """A tag for the tensor's storage; counts its bytes when it is on a GPU.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: they do not fit on the virtual GPU.
+        """
+        if device < 0:
+            return Tag(device, birth)
+        try:
+            nbytes = _storage_of(tensor).nbytes()
+        except (NotImplementedError, RuntimeError):
+            nbytes = 0
+        return self.gpu_tag(device, birth, nbytes)
+
+    def gpu_tag(self, device: int, birth: Birth | None, nbytes: int) -> Tag:
+        """A tag for `nbytes` of GPU memory, rounded up as the caching allocator does."""
+        try:
+            return GpuTag(self.machine, device, birth, (nbytes + 511) & ~511)
+        except OutOfMemory as full:
+            raise _out_of_memory(full) from None
+
+    def tag(self, tensor: torch.Tensor, device: int, birth: Birth | None = None) -> None:
+        """Say that the tensor's storage is on `device` from now on."""
+        old = tag_of(tensor)
+        if birth is None and old is not None:
+            birth = old.birth
+        set_tag(tensor, self.new_tag(device, birth, tensor))
+
+    def settle(self, tensor: torch.Tensor, device: int) -> None:
+        """Place a tensor that nobody had placed, or that a mismatch was stepped over for."""
+        tag = tag_of(tensor)
+        if tag is None or tag.device != device:
+            self.tag(tensor, device)
+
+    def adopt(self, tensor: torch.Tensor) -> Tag:
+        """The tag of a tensor that no mode saw being made: it is where C++ says, on the CPU."""
+        device = META if tensor.is_meta else CPU
+        tag = Tag(device, Birth(device, Action.RECEIVED, "", NOWHERE))
+        try:
+            set_tag(tensor, tag)
+        except (AttributeError, TypeError):
+            pass  # a storage that allows no attribute stays untagged: on the CPU all the same
+        return tag
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One ATen operation: judge it, run it on the CPU, say where the results are.
+
+        Raises:
+            RuntimeError, …: CUDA would refuse the call (`on_mismatch="raise"`).
+        """
+        state = self.state
+        operands: list[torch.Tensor] = []
+        births: list[Birth] = []
+        common: int | None = None
+        mixed = False
+        unsettled: list[torch.Tensor] | None = None
+        for value in args if not kwargs else (*args, *kwargs.values()):
+            cls = value.__class__
+            if isinstance(value, _Tensor):
+                items: Any = (value,)
+            elif cls is list or cls is tuple:
+                items = value
+            else:
+                continue
+            for item in items:
+                if not isinstance(item, _Tensor):
+                    continue
+                try:
+                    tag = getattr(_storage_of(item), ATTRIBUTE, None)
+                except (NotImplementedError, RuntimeError):
+                    tag = tag_of(item)
+                if tag is None:
+                    tag = self.adopt(item)
+                operands.append(item)
+                if tag.birth is not None:
+                    births.append(tag.birth)
+                device = tag.device
+                if device == UNSETTLED:
+                    unsettled = unsettled or []
+                    unsettled.append(item)
+                elif common is None:
+                    common = device
+                elif device != common:
+                    mixed = True
+        result_device = common
+        if (mixed or func in check.always_check) and not state.quiet:
+            refusal = check.check_op(func, args, kwargs, device_index)
+            if refusal is not None:
+                result_device = self.refuse(refusal)
+            elif mixed:
+                result_device = check.result_device(func, args, kwargs, device_index)
+                if result_device is None:
+                    result_device = check.common_device(operands, device_index)
+        elif mixed:
+            result_device = check.common_device(operands, device_index)
+        if unsettled is not None and result_device is not None:
+            for item in unsettled:
+                self.settle(item, result_device)
+        if kwargs and kwargs.get("generator") is not None and not state.quiet:
+            self._check_generator(
+                kwargs["generator"], state.target if state.target is not None else result_device
+            )
+
+        result = func(*args, **kwargs)
+
+        if state.target is not None:
+            result_device = state.target
+        elif result_device is None:
+            result_device = self._device_without_operands(state, operands)
+        if result_device != UNSETTLED:
+            state.last_device = result_device
+        if isinstance(result, _Tensor):
+            self._tag_result(result, func, result_device, births, state, bool(operands))
+        elif result.__class__ is tuple or result.__class__ is list:
+            for item in result:
+                if isinstance(item, _Tensor):
+                    self._tag_result(item, func, result_device, births, state, bool(operands))
+                elif item.__class__ is tuple or item.__class__ is list:
+                    for inner in item:
+                        if isinstance(inner, _Tensor):
+                            self._tag_result(inner, func, result_device, births, state, bool(operands))
+        return result
+
+    def _tag_result(
+        self,
+        tensor: torch.Tensor,
+        func: Any,
+        device: int,
+        births: list[Birth],
+        state: ThreadState,
+        derived: bool,
+    ) -> None:
+        try:
+            storage = _storage_of(tensor)
+        except (NotImplementedError, RuntimeError):
+            if tag_of(tensor) is not None:
+                return
+            storage = None
+        else:
+            if getattr(storage, ATTRIBUTE, None) is not None:
+                return
+        if tensor.is_meta:
+            device = META
+        if state.action is not None:
+            parents = (state.source,) if state.source is not None else roots_of(births)
+            birth = Birth(device, state.action, state.function or "", here(3), parents, state.explicit)
+        elif derived:
+            birth = Birth(
+                device, Action.DERIVED, _function_name(state, func), here(3), _same_device(births, device)
+            )
+        else:
+            birth = Birth(device, Action.CREATED, _function_name(state, func), here(3), (), False)
+        tag = self.new_tag(device, birth, tensor)
+        if storage is None:
+            set_tag(tensor, tag)
+        else:
+            setattr(storage, ATTRIBUTE, tag)
+
+    def _device_without_operands(self, state: ThreadState, operands: list[torch.Tensor]) -> int:
+        """Where a factory's result is when C++ called it and named nothing."""
+        if operands:
+            return state.last_device if state.last_device >= 0 else UNSETTLED
+        if state.call is not None:
+            device = self.device_of_call(state.call)
+            return CPU if device is None else device
+        return UNSETTLED if _in_backward() != -1 else CPU
+
+    def device_of_call(self, call: tuple[Any, Any, Any]) -> int | None:
+        """The common device of a function's tensor arguments, None if it has none."""
+        tensors = list(tensors_in(call[1]))
+        tensors += tensors_in(call[2].values())
+        if not tensors:
+            return None
+        first = device_index(tensors[0])
+        if len(tensors) == 1 or all(device_index(t) == first for t in tensors):
+            return first
+        return check.common_device(tensors, device_index)
+
+    def _check_generator(self, generator: Any, device: int | None) -> None:
+        if device is None or device in (UNSETTLED, META):
+            device = CPU
+        kind = "cuda" if device >= 0 else "cpu"
+        own = getattr(generator, "virtual_device", None)
+        refusal = check.check_generator("cpu" if own is None else "cuda", kind)
+        if refusal is not None:
+            refusal.extra.setdefault("generator", generator)
+            refusal.common = device
+            self.refuse(refusal)
+
+    def plain(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A torch function that needs no handler: the composite checks, then the call itself."""
+        refusal = check.check_function(func, args, kwargs, device_index)
+        if refusal is not None:
+            self.refuse(refusal)
+        state = self.state
+        before = state.call
+        state.call = (func, args, kwargs)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            state.call = before
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def refuse(self, refusal: Refusal) -> int | None:
+        """CUDA would refuse: raise its exception, or report it and say where the result goes.
+
+        Raises:
+            the refusal's exception: with `on_mismatch="raise"`, or when nothing can go on.
+        """
+        settlement = None
+        if self.diagnoser is not None and not (self.stepped_over and self._is_consequence()):
+            with self.undisturbed():
+                settlement = self.diagnoser.mismatch(refusal, _frame_of_program(), self)
+        if self.on_mismatch == "raise" or not refusal.recoverable:
+            raise refusal.error()
+        self.stepped_over += 1
+        if settlement is not None:
+            for tensor in settlement.keep:
+                self.settle(tensor, refusal.common if settlement.device is None else settlement.device)
+            if settlement.device is not None:
+                return settlement.device
+        tensors = [t for _, t, _ in refusal.operands]
+        return check.common_device(tensors, device_index) if tensors else refusal.common
+
+    def _is_consequence(self) -> bool:
+        """In C++'s part of a backward pass after a mismatch was stepped over.
+
+        What was put in place virtually in the forward pass meets its gradient again there; that is
+        the same mistake. A mismatch in the user's own backward code is one of its own.
+        """
+        if _in_backward() == -1:
+            return False
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_name
+            if name == "_engine_run_backward":
+                return True
+            if name == "apply" and frame.f_code.co_filename.endswith("function.py"):
+                return False
+            frame = frame.f_back
+        return False
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Our own look at tensors: no checks, no births, torch functions as they are."""
+        state = self.state
+        before = state.quiet
+        state.quiet = True
+        try:
+            with (
+                _DisableTorchFunction(),
+                torch.utils._python_dispatch._disable_current_modes(),
+                torch.no_grad(),
+            ):
+                yield
+        finally:
+            state.quiet = before
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """The tensors among values and in the lists, tuples and dicts directly below them."""
+    for value in values:
+        if isinstance(value, _Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+def _same_device(births: list[Birth], device: int) -> tuple[Birth, ...]:
+    return roots_of([b for b in births if b.device == device] or births)
+
+
+def _function_name(state: ThreadState, func: Any) -> str:
+    """As the user wrote it where possible: "torch.cat", "Tensor.mean", else "aten.cat"."""
+    if state.call is not None:
+        function = state.call[0]
+        name = getattr(function, "__name__", None)
+        if name is not None:
+            owner = getattr(function, "__objclass__", None)
+            return f"Tensor.{name}" if owner is not None else f"torch.{name}"
+    return str(func).rpartition(".")[0] or str(func)
+
+
+def _frame_of_program() -> FrameType:
+    """The innermost frame that is not samedevice's own."""
+    frame = sys._getframe(2)
+    package = __name__.rpartition(".")[0]
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(package):
+        frame = frame.f_back
+    return frame
+
+
+def _out_of_memory(full: OutOfMemory) -> BaseException:
+    def size(n: int) -> str:
+        for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if n >= factor:
+                return f"{n / factor:.2f} {unit}"
+        return f"{n} bytes"
+
+    memory = full.memory
+    free = memory.total - memory.allocated
+    return torch.OutOfMemoryError(
+        f"CUDA out of memory. Tried to allocate {size(full.wanted)}. GPU {full.device} has a total capacity of "
+        f"{size(memory.total)} of which {size(free)} is free. Including non-PyTorch memory, this process has "
+        f"{size(memory.allocated)} memory in use. Of the allocated memory {size(memory.allocated)} is allocated by "
+        "PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
+        "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
+        "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    )

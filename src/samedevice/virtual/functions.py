@@ -1,0 +1,98 @@
+"""What happens at the level of torch's functions: the table of handlers, and the default."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.utils import _device
+
+from samedevice.virtual import creation, moves, properties
+from samedevice.virtual.engine import Engine
+from samedevice.virtual.patches import Patches
+
+#: answered without a look: the raw storage is what our own code reads
+_CHECKS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+class Functions:
+    """Answers each call that the function mode sees."""
+
+    def __init__(self, engine: Engine, more: dict[Any, Callable[..., Any]] | None = None) -> None:
+        self.engine = engine
+        self.table: dict[Any, creation.Handler] = {
+            **moves.TABLE,
+            **properties.TABLE,
+            **creation.TABLE,
+            **{func: _adapted(handler) for func, handler in (more or {}).items()},
+        }
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """Run `func` on virtual devices."""
+        if kwargs is None:
+            kwargs = {}
+        engine = self.engine
+        if not engine.active:
+            return func(*args, **kwargs)
+        handler = self.table.get(func)
+        if handler is not None:
+            return handler(engine, func, args, kwargs)
+        if (kwargs and kwargs.get("device") is not None) or (
+            _device.CURRENT_DEVICE is not None and func in _device._device_constructors()
+        ):
+            return creation.create(engine, func, args, kwargs)
+        if kwargs and kwargs.get("pin_memory"):
+            return creation.pinned_factory(engine, func, args, kwargs)
+        return engine.plain(func, args, kwargs)
+
+
+def _adapted(handler: Callable[..., Any]) -> creation.Handler:
+    """The surface's handlers take their arguments in the order of `__torch_function__`."""
+
+    def handle(engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return handler(func, (), args, kwargs, engine)
+
+    return handle
+
+
+def see_through_python_functions(patches: Patches) -> None:
+    """Let torch's own Python functions run as they are.
+
+    `torch.nn.functional.linear` and its kin ask `has_torch_function` first and would be handed to
+    the mode as a whole, which is popped while they run; then nobody would answer for the devices
+    inside. Told that only real subclasses matter, they run in the open.
+    """
+    has_override = torch._C._has_torch_function
+    disabled = torch._C._disabled_torch_function_impl
+    plain_types = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}
+
+    def overrides(value: Any) -> bool:
+        cls = type(value)
+        if cls in plain_types:
+            return False
+        own = getattr(cls, "__torch_function__", None)
+        # Parameter and its subclasses carry the disabled implementation.
+        return own is not None and own is not disabled and not isinstance(value, type)
+
+    def has_torch_function(values: Any) -> bool:
+        return any(map(overrides, values)) and has_override(values)
+
+    def has_torch_function_unary(value: Any) -> bool:
+        return overrides(value)
+
+    def has_torch_function_variadic(*values: Any) -> bool:
+        return any(map(overrides, values))
+
+    replacements = {
+        "has_torch_function": has_torch_function,
+        "has_torch_function_unary": has_torch_function_unary,
+        "has_torch_function_variadic": has_torch_function_variadic,
+    }
+    originals = {name: getattr(torch.overrides, name) for name in _CHECKS}
+    for module_name, module in list(sys.modules.items()):
+        if module is None or not (module_name == "torch" or module_name.startswith("torch.")):
+            continue
+        names = vars(module)
+        for name in _CHECKS:
+            if names.get(name) is originals[name]:
+                patches.set(module, name, replacements[name])

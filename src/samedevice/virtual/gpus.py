@@ -1,0 +1,60 @@
+"""`virtual_gpus`: the context in which a CPU has GPUs."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from samedevice.model.errors import UserError
+from samedevice.virtual.machine import GIB, Machine
+
+
+@contextmanager
+def virtual_gpus(
+    count: int = 1,
+    on_mismatch: str = "raise",
+    *,
+    gpu_memory: int | None = None,
+    diagnoser: Any = None,
+    session: Any = None,
+) -> Iterator[Any]:
+    """Run the block as on a machine with `count` GPUs.
+
+    Numbers are the CPU's, bit for bit; devices, device errors and their words are CUDA's. On
+    leaving, torch is as it was, to the attribute.
+
+    Args:
+        count: number of GPUs, at least 1.
+        on_mismatch: "raise" raises PyTorch's own exception as CUDA would; "report" records the
+            mismatch, puts the operand where it belongs virtually and goes on.
+        gpu_memory: bytes of each GPU; 80 GiB unless given.
+        diagnoser: told of each mismatch while it happens (see `samedevice.virtual.engine.Diagnoser`).
+        session: where the run is recorded; a new `Session` unless given.
+
+    Yields:
+        the `Engine`: `.session` holds what was recorded, `.machine` the GPUs' state.
+
+    Raises:
+        UserError: torch is not installed, an argument makes no sense, or virtual GPUs are already on.
+    """
+    if count < 1:
+        raise UserError(f"a machine needs at least one virtual GPU, not {count}")
+    if on_mismatch not in ("raise", "report"):
+        raise UserError(f'on_mismatch is "raise" or "report", not {on_mismatch!r}')
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "virtual GPUs need PyTorch in this environment: install it (the CPU build is enough)"
+        ) from None
+    from samedevice.virtual.activation import Activation
+
+    machine = Machine(count=count, gpu_memory=80 * GIB if gpu_memory is None else gpu_memory)
+    activation = Activation(machine, on_mismatch, diagnoser, session)
+    activation.enter()
+    owner = os.getpid()
+    try:
+        yield activation.engine
+    finally:
+        if os.getpid() == owner:
+            activation.leave()

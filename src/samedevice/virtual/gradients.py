@@ -1,0 +1,112 @@
+"""Gradients have devices too: what the autograd engine would check on CUDA.
+
+C++ sees CPU tensors only, so its own checks never fire. They are made here: for the gradients
+that a custom `autograd.Function` returns, for the ones given to `backward()` from outside, and
+for the ones assigned to `.grad`.
+"""
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samedevice.virtual.patches import Patches
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import UNSETTLED, device_index, device_name
+
+if TYPE_CHECKING:
+    from samedevice.virtual.engine import Engine
+
+
+def install(patches: Patches, engine: "Engine") -> None:
+    """Watch `Function.apply` and the entry into the autograd engine."""
+    function = torch.autograd.Function
+    # A Python classmethod up to 2.13, a C one since 2.14.
+    original = inspect.getattr_static(function, "apply")
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original.__get__(None, cls)(*args, **kwargs)
+        if engine.active and torch.is_grad_enabled():
+            _watch(engine, result, args)
+        return result
+
+    patches.set(function, "apply", classmethod(apply))
+
+    original_run = torch.autograd.graph._engine_run_backward
+
+    def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if engine.active and args:
+            _check_given(engine, outputs, args[0])
+        return original_run(outputs, *args, **kwargs)
+
+    patches.set(torch.autograd.graph, "_engine_run_backward", run_backward)
+    patches.set(torch.autograd, "_engine_run_backward", run_backward)
+
+
+def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
+    """Check, after the custom backward has run, that each gradient is where its input was."""
+    outputs = [
+        t for t in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(t, torch.Tensor)
+    ]
+    with torch._C.DisableTorchFunction():
+        node = next((t.grad_fn for t in outputs if t.grad_fn is not None), None)
+        if node is None or torch._C._are_functorch_transforms_active():
+            return
+        expected = [device_index(t) for t in args if isinstance(t, torch.Tensor)]
+
+    def check(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
+        if len(grad_inputs) != len(expected):
+            return
+        with torch._C.DisableTorchFunction():
+            for i, (gradient, wanted) in enumerate(zip(grad_inputs, expected, strict=True)):
+                if gradient is None:
+                    continue
+                got = device_index(gradient)
+                if got == UNSETTLED:
+                    engine.settle(gradient, wanted)
+                elif got != wanted and gradient.dim() > 0:
+                    engine.refuse(
+                        Refusal(
+                            RuntimeError,
+                            f"Function {node.name()} returned an invalid gradient at index {i} - "
+                            f"expected device {device_name(wanted)} but got {device_name(got)}",
+                            "gradient",
+                            (("gradient", gradient, got),),
+                            wanted,
+                            0,
+                            extra={"function": node.name(), "index": i},
+                        )
+                    )
+                    engine.settle(gradient, wanted)
+
+    node.register_hook(check)
+
+
+def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> None:
+    """The gradients that the program itself hands to `backward` or `autograd.grad`."""
+    with torch._C.DisableTorchFunction():
+        for i, (output, gradient) in enumerate(zip(outputs, gradients, strict=False)):
+            if not isinstance(output, torch.Tensor) or not isinstance(gradient, torch.Tensor):
+                continue
+            wanted, got = device_index(output), device_index(gradient)
+            if got == UNSETTLED:
+                engine.settle(gradient, wanted)
+            # The engine moves a gradient without dimensions silently, and checks shapes first.
+            elif (
+                got != wanted
+                and wanted != UNSETTLED
+                and gradient.dim() > 0
+                and gradient.shape == output.shape
+            ):
+                engine.refuse(
+                    Refusal(
+                        RuntimeError,
+                        f"invalid gradient at index {i} - expected device {device_name(wanted)} "
+                        f"but got {device_name(got)}",
+                        "gradient",
+                        (("output", output, wanted), ("gradient", gradient, got)),
+                        wanted,
+                        1,
+                    )
+                )
+                engine.settle(gradient, wanted)
