@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 from samedevice._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from samedevice.runtime import Prefetcher as Prefetcher
     from samedevice.runtime import to_device as to_device
     from samedevice.virtual import virtual_gpus as virtual_gpus
 
 #: public name -> module that defines it
 _WHERE = {
+    "Prefetcher": "samedevice.runtime",
     "to_device": "samedevice.runtime",
     "virtual_gpus": "samedevice.virtual",
 }
 
-__all__ = ["__version__", "to_device", "virtual_gpus"]
+__all__ = ["Prefetcher", "__version__", "to_device", "virtual_gpus"]
 
 
 def __getattr__(name: str) -> Any:
