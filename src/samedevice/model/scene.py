@@ -59,6 +59,17 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of the failing call's stack, innermost last."""
+
+    location: Location
+    function: str
+    class_name: str | None = None
+    package: str | None = None  # installed package's name, None for user code
+    source: str | None = None  # the statement's source text
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One event in a tensor's life.
 
@@ -69,6 +80,8 @@ class Step:
         expression: source text of the call or statement.
         function_name: name of the function (scope) that contains the step, "<module>" at top level.
         class_name: class whose method contains the step.
+        trail: the user's frames at the time, outermost first; () when unknown.
+        order: a number that grows with the program's time, 0 when unknown.
     """
 
     action: Action
@@ -80,6 +93,70 @@ class Step:
     function_name: str | None = None
     class_name: str | None = None
     package: str | None = None  # name of the installed package, if the step is not in user code
+    trail: tuple[Frame, ...] = ()
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where it was decided which device something gets: the end of the way back from a `device` expression.
+
+    Attributes:
+        how: "literal" (`"cpu"`, `"cuda"`), "choice" (`a if b else c`), "omitted" (a call left a parameter to
+            its default), "table" (a device map), "global" (a module-level variable), "option" (a command-line
+            option's default), "follows" (another tensor's or module's device), "unknown".
+        expression: the source text that decided.
+        name: the variable, parameter or option that carried it.
+        function: the function whose parameter was left to its default.
+        default: that default's source text.
+        steps: the stations on the way, from the use back to the decision.
+    """
+
+    how: str
+    location: Location
+    expression: str = ""
+    name: str | None = None
+    function: str | None = None
+    default: str | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a tensor came into the outermost function that knows it by a name of its own.
+
+    Attributes:
+        name: what it is called there ("ids", "batch['acts']").
+        used: the statement of that function that hands it on.
+        bound: the statement that gave it its name, None when that is not known.
+        how: "for" (comes out of a loop over data), "assign", "unpack", "item" (taken out of a container by
+            an assignment), "call" (made by a call), "parameter", "other".
+        source: text of what it was bound to ("batch['acts']", "loader").
+        loader: it comes out of a DataLoader.
+        moved_beside: what was moved in the same function among what came with it ("x").
+        function: name of the function.
+    """
+
+    name: str
+    used: Step
+    bound: Step | None = None
+    how: str = "other"
+    source: str | None = None
+    loader: bool = False
+    moved_beside: tuple[str, ...] = ()
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """Another living tensor that has to do with an operand: a moved copy, a neighbour in its container."""
+
+    path: str
+    device: str
+    holder: Holder
+    owner: str | None = None
+    born: Step | None = None
+    same_data: bool = False  # it was made by moving the operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +184,21 @@ class ModuleFact:
     is_loss: bool = False
     is_metric: bool = False
     parameters: int = 0
+    copied: Step | None = None  # where `copy.deepcopy` made it
+    copy_of: str | None = None  # what it was copied from, as the program calls it
+    original_moves: tuple[Step, ...] = ()  # moves of the original after the copy
+    kept: Step | None = None  # the statement that put it into a list, dict or plain attribute of a module
+    keeper: str | None = None  # class of the module that keeps it so
+    keeper_path: str | None = None  # where in that module: "self.blocks"
+    keeper_moves: tuple[Step, ...] = ()  # moves of that module after the keeping
+    joined: Step | None = None  # where it became part of a module that had been moved before
+    host_moves: tuple[Step, ...] = ()  # moves of that module before it joined
+    root_class: str | None = None
+    root_device: str | None = None  # where nearly all of the root's parameters are
+    in_forward: str | None = None  # class in whose running `forward` it was made
+    replica: bool = False  # one of DataParallel's replicas
+    decision: Decision | None = None  # of the device of its last move
+    never_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +213,17 @@ class Operand:
         provenance: its events in the order of time; the first is the birth of its data's root.
         module: the module that holds it, when one does.
         zero_dim: True for a tensor without dimensions.
-        source: how to name a tensor in scope that is already in the right place is
-            `Scene.anchor`, not here.
+        root: the tensor that a derived one goes back to, with what is known of it; None when it is a root.
+        attribute: name of the attribute under which the holder's object has it ("pe").
+        host_path: that object ("model.encoder").
+        host_moves: moves of the holding module after the tensor was born.
+        kept: the statement that stored it in its holder.
+        entry: how it came into the program's functions, for data that is handed on.
+        discarded: a moved copy of it was made here and thrown away.
+        placed: the call that put it explicitly where it is (its last move, or its creation with `device=`).
+        decision: where that device was decided.
+        relatives: other living tensors that have to do with it.
+        shared: all paths under which a module has it as a parameter, when there are several.
     """
 
     name: str
@@ -139,22 +240,32 @@ class Operand:
     provenance: tuple[Step, ...] = ()
     requires_grad: bool = False
     zero_dim: bool = False
+    root: "Operand | None" = None
+    attribute: str | None = None
+    host_path: str | None = None
+    host_moves: tuple[Step, ...] = ()
+    kept: Step | None = None
+    entry: Entry | None = None
+    discarded: Step | None = None
+    placed: Step | None = None
+    decision: Decision | None = None
+    relatives: tuple[Relative, ...] = ()
+    shared: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> "Operand":
+        """The tensor that the data goes back to: its root, or itself."""
+        return self.root if self.root is not None else self
+
+    @property
+    def shown(self) -> str:
+        """How to call it in a sentence: what the user wrote, else how the program reaches it."""
+        return self.expression or self.path or self.name
 
     @property
     def born(self) -> Step | None:
         """The first known step."""
         return self.provenance[0] if self.provenance else None
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame of the failing call's stack, innermost last."""
-
-    location: Location
-    function: str
-    class_name: str | None = None
-    package: str | None = None  # installed package's name, None for user code
-    source: str | None = None  # the statement's source text
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +306,8 @@ class Scene:
     def stray_operand(self) -> Operand | None:
         """The operand out of place."""
         return None if self.stray is None else self.operands[self.stray]
+
+    @property
+    def culprit(self) -> Operand | None:
+        """The tensor that the stray's data goes back to: where the mistake is looked for."""
+        return None if self.stray is None else self.operands[self.stray].origin
