@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 
 from samedevice.virtual.machine import Machine
+from samedevice.virtual.errors import invalid_ordinal
 from samedevice.virtual.tags import CPU, META
 
 #: what C++ is told instead of "cuda"
@@ -12,13 +13,6 @@ REAL_CPU: Final = torch.device("cpu")
 REAL_META: Final = torch.device("meta")
 
 _objects: dict[int, torch.device] = {CPU: REAL_CPU, META: REAL_META}
-
-#: the lines that CUDA adds to every error of its own
-CUDA_TAIL: Final = (
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
-    "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
-    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
-)
 
 
 def device_object(index: int) -> torch.device:
@@ -29,21 +23,6 @@ def device_object(index: int) -> torch.device:
     return found
 
 
-def invalid_ordinal() -> BaseException:
-    """What CUDA raises for a GPU that is not there."""
-    error = getattr(torch, "AcceleratorError", RuntimeError)
-    hint = "GPU device may be out of range, do you have enough GPUs?\n"
-    return error(f"CUDA error: invalid device ordinal\n{hint}{CUDA_TAIL}")
-
-
-def bad_fork() -> BaseException:
-    """What PyTorch raises for CUDA work in a process forked after CUDA was used."""
-    return RuntimeError(
-        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-        "multiprocessing, you must use the 'spawn' start method"
-    )
-
-
 def use_gpu(machine: Machine, index: int) -> int:
     """Check that the GPU exists and may be used in this process; returns its index.
 
@@ -51,9 +30,8 @@ def use_gpu(machine: Machine, index: int) -> int:
         torch.AcceleratorError: there is no such GPU.
         RuntimeError: CUDA was used before this process was forked.
     """
-    if machine.in_forked_child:
-        raise bad_fork()
-    machine.initialized = True
+    if not machine.initialized or machine.in_forked_child:
+        torch.cuda._lazy_init()  # refuses in a forked child
     if not 0 <= index < machine.count:
         raise invalid_ordinal()
     return index

@@ -20,6 +20,8 @@ from samedevice.virtual.machine import Machine, OutOfMemory
 from samedevice.virtual.places import NOWHERE, here
 from samedevice.virtual.provenance import Birth, Session, roots_of
 from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.surface import generators
+from samedevice.virtual.errors import out_of_memory
 from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device_index, set_tag, tag_of
 
 _Tensor: Final = torch.Tensor
@@ -153,7 +155,7 @@ class Engine:
         try:
             return GpuTag(self.machine, device, birth, (nbytes + 511) & ~511)
         except OutOfMemory as full:
-            raise _out_of_memory(full) from None
+            raise out_of_memory(full) from None
 
     def tag(self, tensor: torch.Tensor, device: int, birth: Birth | None = None) -> None:
         """Say that the tensor's storage is on `device` from now on."""
@@ -234,9 +236,9 @@ class Engine:
         if unsettled is not None and result_device is not None:
             for item in unsettled:
                 self.settle(item, result_device)
-        if kwargs and kwargs.get("generator") is not None and not state.quiet:
-            self._check_generator(
-                kwargs["generator"], state.target if state.target is not None else result_device
+        if kwargs and kwargs.get("generator") is not None:
+            kwargs = self._generator(
+                kwargs, state, state.target if state.target is not None else result_device
             )
 
         result = func(*args, **kwargs)
@@ -314,16 +316,19 @@ class Engine:
             return first
         return check.common_device(tensors, device_index)
 
-    def _check_generator(self, generator: Any, device: int | None) -> None:
-        if device is None or device in (UNSETTLED, META):
-            device = CPU
-        kind = "cuda" if device >= 0 else "cpu"
-        own = getattr(generator, "virtual_device", None)
-        refusal = check.check_generator("cpu" if own is None else "cuda", kind)
-        if refusal is not None:
-            refusal.extra.setdefault("generator", generator)
-            refusal.common = device
-            self.refuse(refusal)
+    def _generator(self, kwargs: dict[str, Any], state: ThreadState, device: int | None) -> dict[str, Any]:
+        """Check that the generator fits the device; put in the one that numbers are drawn from."""
+        claimed = generators.claimed(kwargs["generator"])
+        if not state.quiet:
+            if device is None or device in (UNSETTLED, META):
+                device = CPU
+            kind = "cuda" if device >= 0 else "cpu"
+            refusal = check.check_generator("cpu" if claimed is None else "cuda", kind)
+            if refusal is not None:
+                refusal.extra.setdefault("generator", kwargs["generator"])
+                refusal.common = device
+                self.refuse(refusal)
+        return kwargs if claimed is None else {**kwargs, "generator": claimed.drawn_from}
 
     def plain(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A torch function that needs no handler: the composite checks, then the call itself."""
@@ -429,22 +434,3 @@ def _frame_of_program() -> FrameType:
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(package):
         frame = frame.f_back
     return frame
-
-
-def _out_of_memory(full: OutOfMemory) -> BaseException:
-    def size(n: int) -> str:
-        for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-            if n >= factor:
-                return f"{n / factor:.2f} {unit}"
-        return f"{n} bytes"
-
-    memory = full.memory
-    free = memory.total - memory.allocated
-    return torch.OutOfMemoryError(
-        f"CUDA out of memory. Tried to allocate {size(full.wanted)}. GPU {full.device} has a total capacity of "
-        f"{size(memory.total)} of which {size(free)} is free. Including non-PyTorch memory, this process has "
-        f"{size(memory.allocated)} memory in use. Of the allocated memory {size(memory.allocated)} is allocated by "
-        "PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
-        "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
-        "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
-    )

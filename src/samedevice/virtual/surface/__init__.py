@@ -11,14 +11,32 @@ from typing import Any
 
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
-from samedevice.virtual.surface import accelerator, cuda, generators, runtime
+from samedevice.virtual.surface import (
+    accelerator,
+    cuda,
+    generators,
+    memory,
+    parallel,
+    runtime,
+    serialization,
+    storages,
+    streams,
+    threads,
+)
 
-HANDLERS: dict[Any, Callable[..., Any]] = {}
+HANDLERS: dict[Any, Callable[..., Any]] = {**accelerator.HANDLERS}
 
 
-def install(patches: Patches, machine: Machine, session: Any) -> None:
+def install(patches: Patches, machine: Machine, activation: Any) -> None:
     """Patch every part; `patches.undo()` restores torch."""
-    cuda.install(patches, machine)
+    engine = activation.engine
     runtime.install(patches, machine)
+    cuda.install(patches, machine)
     generators.install(patches, machine)
+    memory.install(patches, machine)
+    streams.install(patches, machine)
     accelerator.install(patches, machine)
+    storages.install(patches, engine)
+    serialization.install(patches, engine)
+    parallel.install(patches, engine)
+    threads.install(patches, activation)

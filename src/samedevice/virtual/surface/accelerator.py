@@ -1,11 +1,22 @@
 """`torch.accelerator`: the virtual GPUs are the machine's accelerator."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
+
+
+def make_device(func: Any, types: Any, args: Any, kwargs: Any, engine: Any) -> Any:
+    """`torch.device(1)`: a number alone names the accelerator, which a CPU build does not have."""
+    if len(args) == 1 and isinstance(args[0], int) and not kwargs:
+        return func("cuda", args[0])
+    return func(*args, **kwargs)
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {torch.device: make_device}
 
 
 def install(patches: Patches, machine: Machine) -> None:
@@ -45,12 +56,12 @@ def install(patches: Patches, machine: Machine) -> None:
         "isAllocatorInitialized": lambda: machine.initialized,
         "emptyCache": lambda *_: core._cuda_emptyCache(),
         "emptyHostCache": lambda: None,
-        "getDeviceStats": lambda index: core._cuda_memoryStats(index),
-        "resetAccumulatedStats": lambda index: core._cuda_resetAccumulatedMemoryStats(index),
-        "resetPeakStats": lambda index: core._cuda_resetPeakMemoryStats(index),
-        "getMemoryInfo": lambda index: torch.cuda.mem_get_info(index),
+        "getDeviceStats": core._cuda_memoryStats,
+        "resetAccumulatedStats": core._cuda_resetAccumulatedMemoryStats,
+        "resetPeakStats": core._cuda_resetPeakMemoryStats,
+        "getMemoryInfo": torch.cuda.mem_get_info,
         "hooks_device_count": lambda: machine.count,
-        "hooks_set_current_device": lambda index: core._cuda_setDevice(index),
+        "hooks_set_current_device": core._cuda_setDevice,
         "hooks_get_current_device": current_index,
         "hooks_exchange_device": core._cuda_exchangeDevice,
         "hooks_maybe_exchange_device": core._cuda_maybeExchangeDevice,

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
+from samedevice.virtual.errors import invalid_ordinal
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface import properties
-from samedevice.virtual.surface.errors import invalid_ordinal
 
 
 def install(patches: Patches, machine: Machine) -> None:

@@ -10,6 +10,7 @@ view of the CPU's:
   stream was then: the program draws the same numbers after both, as CUDA promises.
 """
 
+import weakref
 from typing import Any
 
 import torch
@@ -23,6 +24,9 @@ _Generator: Any = torch._C.Generator
 _CUDA_STATE = 16
 _DEFAULT_SEED = 67280421310721
 _MASK = (1 << 64) - 1
+
+#: operations hand a generator on by the address of its C++ part, not as the object it was
+_claimed: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
 class _GeneratorType(type(_Generator)):  # type: ignore[misc]
@@ -47,14 +51,22 @@ class Generator(_Generator, metaclass=_GeneratorType):
                 return _Generator(where)
             return _Generator.__new__(cls, where)
         torch.cuda._lazy_init()
-        self = _Generator.__new__(cls)
-        self._where = where
-        return self
+        return _claim(cls, where)
 
     @property
     def device(self) -> torch.device:
         where = self.__dict__.get("_where")
         return _Generator.device.__get__(self) if where is None else where
+
+    @property
+    def virtual_device(self) -> torch.device | None:
+        """The GPU it claims to be on, None for a generator of the CPU."""
+        return self.__dict__.get("_where")
+
+    @property
+    def drawn_from(self) -> Any:
+        """The generator that numbers really come from."""
+        return self
 
     def get_offset(self) -> int:
         """Bytes of the Philox stream used up; a CPU generator below has none to report."""
@@ -110,6 +122,11 @@ class DefaultGenerator(Generator):
     def _allocations(self) -> int:
         return self._machine.memories[self._where.index].allocations
 
+    @property
+    def drawn_from(self) -> Any:
+        """The CPU's default generator."""
+        return torch.default_generator
+
     def manual_seed(self, seed: int) -> Any:
         seed = int(seed)
         if not -(1 << 63) <= seed < (1 << 64):
@@ -153,6 +170,18 @@ class DefaultGenerator(Generator):
     graphsafe_get_state = clone_state
 
 
+def _claim(cls: Any, where: torch.device) -> Any:
+    generator = _Generator.__new__(cls)
+    generator._where = where
+    _claimed[generator._cdata] = generator
+    return generator
+
+
+def claimed(generator: Any) -> Any:
+    """The virtual GPU's generator that C++ handed back as a plain one, None for the CPU's own."""
+    return _claimed.get(generator._cdata)
+
+
 DefaultGenerator.__module__ = "torch._C"
 DefaultGenerator.__qualname__ = DefaultGenerator.__name__ = "Generator"
 
@@ -170,17 +199,11 @@ def _load_state(generator: Any, state: Any) -> None:
         generator.set_state(state)
 
 
-def drawing(generator: Any) -> Any:
-    """The generator that numbers really come from: the CPU's default one for a GPU's default one."""
-    return torch.default_generator if isinstance(generator, DefaultGenerator) else generator
-
-
 def install(patches: Patches, machine: Machine) -> None:
     """Replace `torch.Generator` and give each GPU its default generator."""
     generators = []
     for index in range(machine.count):
-        generator = _Generator.__new__(DefaultGenerator)
-        generator._where = torch.device("cuda", index)
+        generator = _claim(DefaultGenerator, torch.device("cuda", index))
         generator._machine = machine
         generator._seed = _DEFAULT_SEED
         generator._marks = {}

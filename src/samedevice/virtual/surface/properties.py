@@ -29,7 +29,7 @@ class DeviceProperties:
     max_threads_per_multi_processor: int = 2048
     regs_per_multiprocessor: int = 65536
     warp_size: int = 32
-    gcnArchName: str = NAME
+    gcnArchName: str = NAME  # noqa: N815 - torch's own name
     clock_rate: int = 1980000
     memory_clock_rate: int = 2619000
     memory_bus_width: int = 5120

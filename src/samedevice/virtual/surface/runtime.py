@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from samedevice.virtual.errors import invalid_ordinal
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
-from samedevice.virtual.surface.errors import invalid_ordinal
 
 
 class cudaError(enum.IntEnum):  # noqa: N801 - the runtime's own name
