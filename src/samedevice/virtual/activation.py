@@ -3,7 +3,7 @@
 import threading
 
 from samedevice.model.errors import UserError
-from samedevice.virtual import functions, gradients, surface
+from samedevice.virtual import events, functions, gradients, loaders, surface
 from samedevice.virtual.engine import Diagnoser, Engine
 from samedevice.virtual.functions import Functions
 from samedevice.virtual.machine import Machine
@@ -24,8 +24,10 @@ class Activation:
         on_mismatch: str,
         diagnoser: Diagnoser | None,
         session: Session | None,
+        max_batches: int | None = None,
     ) -> None:
         self.machine = machine
+        self.max_batches = max_batches
         self.engine = Engine(machine, session or Session(), on_mismatch, diagnoser)
         self.patches = Patches()
         self._entered = threading.local()
@@ -45,6 +47,8 @@ class Activation:
             surface.install(self.patches, self.machine, self)
             functions.see_through_python_functions(self.patches)
             gradients.install(self.patches, self.engine)
+            loaders.install(self.patches, self.engine, self.max_batches)
+            events.install(self.patches, self.engine)
             self.functions = Functions(self.engine, surface.HANDLERS)
             self.enter_thread()
         except BaseException:

@@ -16,12 +16,12 @@ import torch
 
 from samedevice.model.scene import Action
 from samedevice.virtual import check
+from samedevice.virtual.errors import out_of_memory
 from samedevice.virtual.machine import Machine, OutOfMemory
 from samedevice.virtual.places import NOWHERE, here
 from samedevice.virtual.provenance import Birth, Session, roots_of
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.surface import generators
-from samedevice.virtual.errors import out_of_memory
 from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device_index, set_tag, tag_of
 
 _Tensor: Final = torch.Tensor
@@ -222,15 +222,19 @@ class Engine:
                     common = device
                 elif device != common:
                     mixed = True
-        result_device = common
+        result_device: int | None = common
+        each: tuple[int, ...] | None = None  # results that live on different devices
         if (mixed or func in check.always_check) and not state.quiet:
             refusal = check.check_op(func, args, kwargs, device_index)
             if refusal is not None:
                 result_device = self.refuse(refusal)
             elif mixed:
-                result_device = check.result_device(func, args, kwargs, device_index)
-                if result_device is None:
-                    result_device = check.common_device(operands, device_index)
+                found = check.result_device(func, args, kwargs, device_index)
+                if isinstance(found, tuple):
+                    each = found
+                result_device = (
+                    found if isinstance(found, int) else check.common_device(operands, device_index)
+                )
         elif mixed:
             result_device = check.common_device(operands, device_index)
         if unsettled is not None and result_device is not None:
@@ -252,7 +256,9 @@ class Engine:
         if isinstance(result, _Tensor):
             self._tag_result(result, func, result_device, births, state, bool(operands))
         elif result.__class__ is tuple or result.__class__ is list:
-            for item in result:
+            for i, item in enumerate(result):
+                if each is not None and state.target is None:
+                    result_device = each[i]
                 if isinstance(item, _Tensor):
                     self._tag_result(item, func, result_device, births, state, bool(operands))
                 elif item.__class__ is tuple or item.__class__ is list:

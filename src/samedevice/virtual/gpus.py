@@ -17,6 +17,7 @@ def virtual_gpus(
     gpu_memory: int | None = None,
     diagnoser: Any = None,
     session: Any = None,
+    max_batches: int | None = None,
 ) -> Iterator[Any]:
     """Run the block as on a machine with `count` GPUs.
 
@@ -30,6 +31,7 @@ def virtual_gpus(
         gpu_memory: bytes of each GPU; 80 GiB unless given.
         diagnoser: told of each mismatch while it happens (see `samedevice.virtual.engine.Diagnoser`).
         session: where the run is recorded; a new `Session` unless given.
+        max_batches: end each DataLoader's iteration after so many batches.
 
     Yields:
         the `Engine`: `.session` holds what was recorded, `.machine` the GPUs' state.
@@ -50,7 +52,7 @@ def virtual_gpus(
     from samedevice.virtual.activation import Activation
 
     machine = Machine(count=count, gpu_memory=80 * GIB if gpu_memory is None else gpu_memory)
-    activation = Activation(machine, on_mismatch, diagnoser, session)
+    activation = Activation(machine, on_mismatch, diagnoser, session, max_batches)
     activation.enter()
     owner = os.getpid()
     try:

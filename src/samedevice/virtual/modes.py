@@ -25,6 +25,22 @@ class VirtualFunctionMode(TorchFunctionMode):
 class VirtualDispatchMode(TorchDispatchMode):
     """Sees every ATen operation, after autograd and composite functions."""
 
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The wrapper that keeps dynamo away costs more than the mode itself; compiled functions run
+        # eagerly on virtual GPUs, so there is nothing to keep away.
+        return False
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.engine = engine

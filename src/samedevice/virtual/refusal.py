@@ -29,5 +29,7 @@ class Refusal:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def error(self) -> BaseException:
-        """The exception as CUDA raises it."""
-        return self.exception(self.message)
+        """The exception as CUDA raises it, marked so that `check` tells it from the program's own."""
+        error = self.exception(self.message)
+        error.samedevice_refusal = True  # type: ignore[attr-defined]
+        return error

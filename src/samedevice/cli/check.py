@@ -1,0 +1,288 @@
+"""`samedevice check`: run a program on virtual GPUs and report every device mistake."""
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from samedevice.cli import Parser
+from samedevice.cli.output import write_report
+from samedevice.model.errors import UserError
+from samedevice.model.outcome import Outcome
+from samedevice.program.running import (
+    Ending,
+    Program,
+    finish,
+    prepare,
+    program_from,
+    run,
+    show,
+    without_own_frames,
+)
+from samedevice.report import FORMATS
+
+DESCRIPTION = """\
+Run a program on virtual GPUs: on the CPU, with CUDA's device rules. Every device
+mismatch of the run is reported with the line where the mistake was made; the
+program goes on after each one, so one run finds them all.
+"""
+
+EPILOG = """\
+examples:
+  samedevice check train.py --epochs 3
+  samedevice check --gpus 2 --max-batches 2 -m mypkg.train --config small.yaml
+  samedevice check --format sarif --output report.sarif train.py
+
+Options of samedevice stand before the script, options of the program after it.
+The program behaves as on a machine with N GPUs, and prints the numbers that it
+prints on the CPU. The report goes to standard error; standard output is the
+program's.
+
+exit status: 0 nothing found, 1 problems found, 2 the program could not run or
+failed for another reason (its own traceback is shown)
+"""
+
+
+class TimeUp(BaseException):
+    """The time limit is reached; a BaseException, so that the program does not catch it."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's options; what follows the script belongs to the program."""
+    parser = Parser(
+        prog="samedevice check",
+        usage="samedevice check [OPTIONS] SCRIPT [ARGS ...]\n       samedevice check [OPTIONS] -m MODULE [ARGS ...]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--gpus", type=_positive, default=1, metavar="N", help="number of virtual GPUs (default: 1)"
+    )
+    parser.add_argument(
+        "--gpu-memory",
+        type=_size,
+        default=None,
+        metavar="SIZE",
+        help="memory of each GPU, as 24GB (default: 80GB)",
+    )
+    parser.add_argument(
+        "--on-mismatch",
+        choices=("report", "raise"),
+        default="report",
+        help="report: note it and go on (default); raise: raise PyTorch's exception as CUDA does",
+    )
+    parser.add_argument(
+        "--max-batches",
+        type=_positive,
+        default=None,
+        metavar="K",
+        help="end each pass over a DataLoader after K batches, to reach evaluation and saving soon",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        default=None,
+        metavar="S",
+        help="stop the program after S seconds and report",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="form of the report (default: text)"
+    )
+    parser.add_argument(
+        "--output", default=None, metavar="FILE", help="write the report to FILE (`-`: standard output)"
+    )
+    parser.add_argument("--no-progress", action="store_true", help="no progress lines on a terminal")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]", help=argparse.SUPPRESS
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds")
+    return value
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a size; write 24GB or 16GiB")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def split_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """samedevice's own words and the program's: the program starts at its script or at `-m`."""
+    takes_value = {
+        option
+        for action in parser._actions
+        if action.nargs is None and action.option_strings
+        for option in action.option_strings
+    }
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if word == "--":
+            return list(words[:i]), list(words[i + 1 :])
+        if word in ("-m", "-") or not word.startswith("-"):
+            break
+        i += 2 if word in takes_value else 1
+    return list(words[:i]), list(words[i:])
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    parser = build_parser()
+    own, rest = split_words(parser, words)
+    options = parser.parse_args(own)
+    return check(program_from(rest), options)
+
+
+def check(program: Program, options: argparse.Namespace) -> int:
+    """Run the program on virtual GPUs, write the report, return the exit status.
+
+    Raises:
+        UserError: the program does not exist or is not Python, or torch is missing.
+    """
+    from samedevice.virtual import virtual_gpus
+
+    started = time.monotonic()
+    folder = os.getcwd()
+    output = options.output if options.output in (None, "-") else os.path.abspath(options.output)
+    prepared = prepare(program)
+    diagnoser = _diagnoser(options)
+    with virtual_gpus(
+        options.gpus,
+        options.on_mismatch,
+        gpu_memory=options.gpu_memory,
+        diagnoser=diagnoser,
+        max_batches=options.max_batches,
+    ) as engine:
+        with _progress(engine, diagnoser, started, options), _time_limit(options.time_limit):
+            ending = run(prepared)
+            try:
+                finish(ending)
+            except KeyboardInterrupt as error:
+                ending = Ending(error, 130)
+        by_mistake = _died_of_mismatch(ending.exception)
+        diagnostics = diagnoser.diagnostics()
+        notes = list(engine.session.notes)
+    hint = _gpu_hint(ending.exception, options.gpus)
+    if ending.exception is not None and not isinstance(ending.exception, TimeUp):
+        show(without_own_frames(ending.exception))
+    if hint:
+        print(f"samedevice: {hint}", file=sys.stderr)
+    outcome = Outcome(
+        command="check",
+        diagnostics=tuple(diagnostics),
+        virtual_gpus=options.gpus,
+        program=_how_it_ended(ending, options.time_limit),
+        notes=tuple(notes),
+        seconds=time.monotonic() - started,
+    )
+    write_report(outcome, options.format, output, root=folder)
+    if isinstance(ending.exception, KeyboardInterrupt):
+        return 130
+    failed = ending.status != 0 and not by_mistake and not isinstance(ending.exception, TimeUp)
+    if failed:
+        return 2
+    return 1 if diagnostics else 0
+
+
+def _diagnoser(options: argparse.Namespace) -> Any:
+    from samedevice.virtual.diagnose import Diagnoser
+
+    return Diagnoser()
+
+
+def _how_it_ended(ending: Ending, limit: float | None) -> str:
+    error = ending.exception
+    if error is None:
+        return "finished"
+    if isinstance(error, TimeUp):
+        return f"stopped after {limit:g} s"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, SystemExit):
+        return "finished" if ending.status == 0 else f"exited with status {ending.status}"
+    text = str(error).split("\n")[0]
+    return f"raised {type(error).__name__}: {text}" if text else f"raised {type(error).__name__}"
+
+
+def _died_of_mismatch(error: BaseException | None) -> bool:
+    """The exception, or one it was raised from, is a refusal of the device rules."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if getattr(error, "samedevice_refusal", False):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _gpu_hint(error: BaseException | None, gpus: int) -> str | None:
+    if error is None:
+        return None
+    text = str(error)
+    if "invalid device ordinal" in text or "torch.cuda.device_count() is" in text:
+        count = "1 virtual GPU" if gpus == 1 else f"{gpus} virtual GPUs"
+        return f"the program asks for a GPU that is not there; it ran with {count}, try `--gpus {gpus + 1}`"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"the program needs the package `{error.name}`, which is not installed in this environment"
+    return None
+
+
+@contextmanager
+def _time_limit(seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    if not hasattr(signal, "setitimer"):
+        raise UserError("`--time-limit` needs a system with interval timers (not Windows)")
+
+    def up(number: int, frame: FrameType | None) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _progress(engine: Any, diagnoser: Any, started: float, options: argparse.Namespace) -> Iterator[None]:
+    """A line now and then on a terminal; whole lines, so that the program's own output stays intact."""
+    if options.no_progress or not sys.stderr.isatty():
+        yield
+        return
+    from samedevice.cli.progress import ProgressLines
+
+    def line() -> str:
+        batches, problems = engine.session.batches, diagnoser.problems
+        return (
+            f"samedevice: {time.monotonic() - started:.0f} s, {batches} batch{'' if batches == 1 else 'es'}, "
+            f"{problems} problem{'' if problems == 1 else 's'} so far"
+        )
+
+    with ProgressLines(line, sys.stderr):
+        yield

@@ -1,0 +1,79 @@
+"""Where a report goes: standard error, standard output, or a file written atomically."""
+
+import os
+import shutil
+import sys
+import tempfile
+from typing import TextIO
+
+from samedevice.model.errors import UserError
+from samedevice.model.outcome import Outcome
+from samedevice.report import render
+
+
+def write_report(
+    outcome: Outcome,
+    format: str,
+    output: str | None,
+    *,
+    root: str | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Render and write a report.
+
+    Args:
+        output: a file, "-" for standard output, None for `stream` (standard error).
+        root: folder that relative paths of the report start from.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if output is not None and output != "-":
+        write_atomically(output, render(outcome, format, root=root))
+        return
+    target = sys.stdout if output == "-" else (stream or sys.stderr)
+    text = render(outcome, format, color=wants_color(target), width=width_of(target), root=root)
+    target.write(text)
+    target.flush()
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Colours on a terminal, unless NO_COLOR or TERM=dumb says otherwise; FORCE_COLOR forces them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns to write for: the terminal's, at most 120; 80 where there is none."""
+    return min(shutil.get_terminal_size().columns, 120) if stream.isatty() else 80
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Write a text file so that a reader sees the old one or the whole new one.
+
+    Raises:
+        UserError: it cannot be written; the text says why.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".samedevice-", text=False)
+    except OSError as error:
+        raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        try:
+            mode = os.stat(target).st_mode & 0o7777
+        except FileNotFoundError:
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except OSError as error:
+        os.unlink(temporary)
+        raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None

@@ -1,0 +1,130 @@
+"""Events worth a step of the story: modules made and moved, optimizers, checkpoints, copies."""
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samedevice.virtual.devices import resolve
+from samedevice.virtual.patches import Patches
+from samedevice.virtual.places import here
+from samedevice.virtual.provenance import Happened, ModuleMade, ModuleMoved, reference
+from samedevice.virtual.tags import CPU
+
+if TYPE_CHECKING:
+    from samedevice.virtual.engine import Engine
+
+
+def install(patches: Patches, engine: "Engine") -> None:
+    """Record what happens to modules, optimizers and checkpoints."""
+    _watch_modules(patches, engine)
+    _watch_optimizers(patches, engine)
+    _watch_copies(patches, engine)
+
+
+def _watch_modules(patches: Patches, engine: "Engine") -> None:
+    module = torch.nn.Module
+    session = engine.session
+    made = module.__init__
+
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        try:
+            session.made[self] = ModuleMade(weakref.ref(self), type(self).__name__, here(2))
+        except TypeError:
+            pass  # a module that cannot be hashed or referenced weakly is not tracked
+
+    patches.set(module, "__init__", initialise)
+
+    def record(self: Any, device: int | None, function: str) -> None:
+        ref = reference(self)
+        if device is not None and ref is not None:
+            session.record(ModuleMoved(ref, type(self).__name__, device, function, here(3)))
+
+    moved_to, moved_to_gpu, moved_to_cpu = module.to, module.cuda, module.cpu
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = moved_to(self, *args, **kwargs)
+        record(self, _target(args, kwargs), "Module.to")
+        return result
+
+    def cuda(self: Any, device: Any = None) -> Any:
+        result = moved_to_gpu(self, device)
+        record(self, _index("cuda" if device is None else device), "Module.cuda")
+        return result
+
+    def cpu(self: Any) -> Any:
+        result = moved_to_cpu(self)
+        record(self, CPU, "Module.cpu")
+        return result
+
+    def _index(spec: Any) -> int | None:
+        try:
+            found = resolve(spec, engine.machine)
+        except (RuntimeError, TypeError):
+            return None
+        return found if isinstance(found, int) else None
+
+    def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        spec = args[0] if args else kwargs.get("device", kwargs.get("tensor"))
+        if spec is None or isinstance(spec, torch.dtype):
+            return None
+        return _index(spec.device if isinstance(spec, torch.Tensor) else spec)
+
+    for name, replacement in (("to", to), ("cuda", cuda), ("cpu", cpu)):
+        patches.set(module, name, _like(replacement, getattr(module, name)))
+
+
+def _watch_optimizers(patches: Patches, engine: "Engine") -> None:
+    optimizer = torch.optim.Optimizer
+    session = engine.session
+
+    def watched(name: str, what: str) -> Callable[..., Any]:
+        original = getattr(optimizer, name)
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            session.record(Happened(what, here(2), reference(self), {"class_name": type(self).__name__}))
+            return result
+
+        return _like(call, original)
+
+    patches.set(optimizer, "__init__", watched("__init__", "optimizer-created"))
+    patches.set(optimizer, "load_state_dict", watched("load_state_dict", "optimizer-state-loaded"))
+
+    load = torch.nn.Module.load_state_dict
+
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = load(self, *args, **kwargs)
+        session.record(
+            Happened("module-state-loaded", here(2), reference(self), {"class_name": type(self).__name__})
+        )
+        return result
+
+    patches.set(torch.nn.Module, "load_state_dict", _like(load_state_dict, load))
+
+
+def _watch_copies(patches: Patches, engine: "Engine") -> None:
+    deepcopy = copy.deepcopy
+
+    def watched(x: Any, memo: Any = None, _nil: Any = []) -> Any:  # noqa: B006 - copy.deepcopy's own signature
+        result = deepcopy(x, memo) if memo is not None else deepcopy(x)
+        if memo is None and isinstance(x, torch.nn.Module) and engine.active:
+            detail = {"class_name": type(x).__name__, "source": reference(x)}
+            engine.session.record(Happened("deepcopy", here(2), reference(result), detail))
+        return result
+
+    patches.set(copy, "deepcopy", _like(watched, deepcopy))
+
+
+def _like(replacement: Callable[..., Any], original: Any) -> Callable[..., Any]:
+    """Name, documentation and signature of the original, for programs that look."""
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        try:
+            setattr(replacement, attribute, getattr(original, attribute))
+        except AttributeError:
+            pass
+    replacement.__wrapped__ = original  # type: ignore[attr-defined]
+    return replacement
