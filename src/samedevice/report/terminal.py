@@ -1,10 +1,8 @@
 """Colours: style names to what rich prints; the only module of the report that imports rich."""
 
-import os
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from io import StringIO
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from samedevice.report.layout import Line, plain
 
@@ -35,25 +33,6 @@ STYLES = {
     "bad": "bold red",
     "dim": "dim",
 }
-
-
-def wants_color(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to write colours to `stream`: a terminal that has not been told otherwise.
-
-    `NO_COLOR` and `TERM=dumb` say no, `FORCE_COLOR` says yes also to a pipe.
-    """
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR"):
-        return True
-    return environ.get("TERM") != "dumb" and stream.isatty()
-
-
-def terminal_width(stream: TextIO, environ: Mapping[str, str] = os.environ) -> int:
-    """Columns to lay a report out for: 80 in a pipe, at most 100 on a terminal (long lines read badly)."""
-    if not stream.isatty() and not environ.get("COLUMNS"):
-        return 80
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
 
 
 def rich_text(line: Line) -> "Text":
