@@ -119,7 +119,7 @@ def merge(results: Iterable[Iterable[Diagnostic]]) -> list[Diagnostic]:
     order = {"certain": 0, "likely": 1, "possible": 2}
     for diagnostics in results:
         for d in diagnostics:
-            key = (d.rule, d.location.path, d.location.line, d.location.column)
+            key = (d.rule, d.location.path, d.location.cell, d.location.line, d.location.column)
             known = best.get(key)
             if known is None or (order[d.confidence], -len(d.evidence), d.message) < (
                 order[known.confidence],
@@ -127,7 +127,10 @@ def merge(results: Iterable[Iterable[Diagnostic]]) -> list[Diagnostic]:
                 known.message,
             ):
                 best[key] = d
-    return sorted(best.values(), key=lambda d: (d.location.path, d.location.line, d.location.column, d.rule))
+    return sorted(
+        best.values(),
+        key=lambda d: (d.location.path, d.location.cell or 0, d.location.line, d.location.column, d.rule),
+    )
 
 
 def lint_files(
