@@ -24,14 +24,20 @@ Each rule is one kind of mistake.
 
 def page(rule: Rule) -> str:
     """The page of one rule."""
-    facts = [rule.severity, rule.category, rule.group, f"found by {', '.join(rule.engines)}", f"since {rule.since}"]
+    facts = [
+        rule.severity,
+        rule.category,
+        rule.group,
+        f"found by {', '.join(rule.engines)}",
+        f"since {rule.since}",
+    ]
     if rule.preview:
         facts.append("preview")
     head, _, body = rule.documentation.partition("\n\n")
     missing = [heading for heading in HEADINGS if heading not in body]
     if missing:
         raise SystemExit(f"rule {rule.name}: its docstring lacks {', '.join(missing)}")
-    lesson = f"\n!!! tip \"The rule behind it\"\n    {rule.lesson}\n" if rule.lesson else ""
+    lesson = f'\n!!! tip "The rule behind it"\n    {rule.lesson}\n' if rule.lesson else ""
     return f"""\
 # {rule.name}
 
@@ -48,9 +54,14 @@ def page(rule: Rule) -> str:
 def index(rules: list[Rule]) -> str:
     """The page that lists all rules, group by group."""
     parts = [INDEX_HEAD]
-    for group, members in groupby(sorted(rules, key=lambda rule: (rule.group, rule.name)), key=lambda rule: rule.group):
+    for group, members in groupby(
+        sorted(rules, key=lambda rule: (rule.group, rule.name)), key=lambda rule: rule.group
+    ):
         parts.append(f"\n## {group[:1].upper()}{group[1:]}\n\n| rule | what it finds |\n| --- | --- |\n")
-        parts += [f"| [{rule.name}]({rule.name}.md) | {rule.summary.replace('|', chr(92) + '|')} |\n" for rule in members]
+        parts += [
+            f"| [{rule.name}]({rule.name}.md) | {rule.summary.replace('|', chr(92) + '|')} |\n"
+            for rule in members
+        ]
     return "".join(parts)
 
 
@@ -69,12 +80,18 @@ def main() -> int:
     wanted = pages()
     there = set((DOCS / "rules").glob("*.md"))
     stale = sorted(
-        [path for path, text in wanted.items() if path not in there or path.read_text(encoding="utf-8") != text]
+        [
+            path
+            for path, text in wanted.items()
+            if path not in there or path.read_text(encoding="utf-8") != text
+        ]
         + list(there - set(wanted))
     )
     if args.check:
         for path in stale:
-            print(f"{path.relative_to(DOCS.parent)} is out of step; run scripts/rule_docs.py", file=sys.stderr)
+            print(
+                f"{path.relative_to(DOCS.parent)} is out of step; run scripts/rule_docs.py", file=sys.stderr
+            )
         return 1 if stale else 0
     for path in stale:
         if path in wanted:
