@@ -1,9 +1,13 @@
 """Switching virtual GPUs on and off: modes, patches, threads."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 
 from samedevice.model.errors import UserError
-from samedevice.virtual import events, functions, gradients, loaders, surface
+from samedevice.virtual import callbacks, events, functions, gradients, loaders, surface
 from samedevice.virtual.engine import Diagnoser, Engine
 from samedevice.virtual.functions import Functions
 from samedevice.virtual.machine import Machine
@@ -49,6 +53,8 @@ class Activation:
             gradients.install(self.patches, self.engine)
             loaders.install(self.patches, self.engine, self.max_batches)
             events.install(self.patches, self.engine)
+            callbacks.install(self.patches, self)
+            self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)
             self.enter_thread()
         except BaseException:
@@ -96,6 +102,16 @@ class Activation:
         function_mode, dispatch_mode = modes
         dispatch_mode.__exit__(None, None, None)
         function_mode.__exit__(None, None, None)
+
+    @contextmanager
+    def entered_again(self) -> Iterator[None]:
+        """The modes, for user code that C++ calls back while they are popped."""
+        with (
+            torch._C._EnableTorchFunction(),
+            VirtualFunctionMode(self.functions),
+            VirtualDispatchMode(self.engine),
+        ):
+            yield
 
 
 def running() -> Activation | None:

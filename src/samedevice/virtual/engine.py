@@ -8,7 +8,7 @@ factory was asked for) is in its `ThreadState`. The modes are thin: they hand ev
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,8 @@ import torch
 
 from samedevice.model.scene import Action
 from samedevice.virtual import check
-from samedevice.virtual.errors import out_of_memory
+from samedevice.virtual.callbacks import BUILTIN, python_kernel
+from samedevice.virtual.errors import out_of_memory, uninitialized
 from samedevice.virtual.machine import Machine, OutOfMemory
 from samedevice.virtual.places import NOWHERE, here
 from samedevice.virtual.provenance import Birth, Session, roots_of
@@ -117,6 +118,7 @@ class Engine:
         self.active = True
         self.stepped_over = 0
         self.listeners: list[Callable[[Any], None]] = []
+        self.entered_again: Callable[[], AbstractContextManager[None]] | None = None
         self._states = threading.local()
 
     # -- threads ---------------------------------------------------------------------------------
@@ -152,6 +154,8 @@ class Engine:
 
     def gpu_tag(self, device: int, birth: Birth | None, nbytes: int) -> Tag:
         """A tag for `nbytes` of GPU memory, rounded up as the caching allocator does."""
+        if self.machine.in_forked_child:
+            raise uninitialized()
         try:
             return GpuTag(self.machine, device, birth, (nbytes + 511) & ~511)
         except OutOfMemory as full:
@@ -245,7 +249,7 @@ class Engine:
                 kwargs, state, state.target if state.target is not None else result_device
             )
 
-        result = func(*args, **kwargs)
+        result = self._run(func, args, kwargs, result_device)
 
         if state.target is not None:
             result_device = state.target
@@ -266,6 +270,15 @@ class Engine:
                         if isinstance(inner, _Tensor):
                             self._tag_result(inner, func, result_device, births, state, bool(operands))
         return result
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: int | None) -> Any:
+        if func.namespace not in BUILTIN:
+            kernel = python_kernel(func, device is not None and device >= 0)
+            if kernel is not None and self.entered_again is not None:
+                # Its own operations are judged too, as they would be on CUDA.
+                with self.entered_again():
+                    return kernel(*args, **kwargs)
+        return func(*args, **kwargs)
 
     def _tag_result(
         self,

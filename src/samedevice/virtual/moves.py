@@ -70,7 +70,7 @@ def move(
             # Layouts whose copy is made of several operations (sparse) arrive without the new tag.
             engine.tag(result, target)
             moved = tag_of(result)
-        if result.requires_grad and not torch._C._are_functorch_transforms_active():
+        if result.requires_grad:
             _move_gradient_back(engine, result, source, function)
         if moved is not None and moved.birth is not None:
             engine.session.record_move(
@@ -112,14 +112,7 @@ def _move_gradient_back(engine: "Engine", result: torch.Tensor, source: int, fun
         gradient = grad_inputs[0]
         if gradient is None:
             return None
-        state = engine.state
-        before = (state.target, state.action, state.function, state.source)
-        with torch._C.DisableTorchFunction():
-            state.target, state.action, state.function, state.source = source, Action.RECEIVED, function, None
-            try:
-                return (gradient.clone(), *grad_inputs[1:])
-            finally:
-                state.target, state.action, state.function, state.source = before
+        return (move(engine, gradient, source, function, copy=True), *grad_inputs[1:])
 
     node.register_hook(back)
 

@@ -1,0 +1,64 @@
+"""Python code that C++ calls back in the middle of an operation.
+
+While a torch function runs, the function mode that handed it over is popped. User code called from
+inside (saved-tensor hooks, kernels of custom operators written in Python) must see virtual devices
+all the same: it runs with the modes entered again.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samedevice.virtual.patches import Patches
+
+if TYPE_CHECKING:
+    from samedevice.virtual.activation import Activation
+
+#: namespaces of PyTorch's own operators; others are custom operators
+BUILTIN = frozenset(
+    {
+        "aten",
+        "prim",
+        "prims",
+        "_c10d_functional",
+        "c10d",
+        "inductor",
+        "debugprims",
+        "profiler",
+        "quantized",
+        "mkldnn",
+    }
+)
+
+
+def install(patches: Patches, activation: "Activation") -> None:
+    """Run saved-tensor hooks with the modes entered."""
+    autograd = torch._C._autograd
+    push = autograd._push_saved_tensors_default_hooks
+
+    def push_hooks(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        push(seeing_devices(activation, pack), seeing_devices(activation, unpack))
+
+    patches.set(autograd, "_push_saved_tensors_default_hooks", push_hooks)
+
+
+def seeing_devices(activation: "Activation", function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, run with the modes entered wherever it is called from."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not activation.engine.active:
+            return function(*args, **kwargs)
+        with activation.entered_again():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def python_kernel(func: Any, on_gpu: bool) -> Callable[..., Any] | None:
+    """The Python kernel of a custom operator made with `torch.library.custom_op`, if it has one."""
+    definition = torch._library.custom_ops.OPDEFS.get(func._schema.name)
+    if definition is None:
+        return None
+    kernels = definition._backend_fns
+    return kernels.get("cuda" if on_gpu else "cpu") or kernels.get(None)
