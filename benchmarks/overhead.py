@@ -18,8 +18,8 @@ import samedevice
 
 #: name -> (width, length, batch, steps a pair, bar of the design)
 SIZES = {
-    "14 ms a step": (128, 56, 8, 8, 1.3),
-    "100 ms a step": (256, 72, 16, 2, 1.1),
+    "14 ms a step": (128, 44, 8, 8, 1.3),
+    "100 ms a step": (256, 64, 16, 3, 1.1),
 }
 
 

@@ -1,10 +1,13 @@
 """Renderers: records to text; one function a format, imported when it is chosen."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
-from samedevice.report.excerpt import ReadLines
+
+if TYPE_CHECKING:
+    from samedevice.report.excerpt import ReadLines
 
 #: format -> module
 _RENDERERS = {
@@ -26,7 +29,7 @@ def render(
     color: bool = False,
     width: int = 80,
     root: str | None = None,
-    read: ReadLines | None = None,
+    read: "ReadLines | None" = None,
 ) -> str:
     """The report of `outcome`, ending in a newline.
 

@@ -20,7 +20,7 @@ class Span(NamedTuple):
 #: one line of the report
 Line = tuple[Span, ...]
 
-_WORDS = re.compile(r"\s+|[^\s]+")
+_WORDS = re.compile(r"[^\S\xa0]+|(?:\S|\xa0)+")
 _CODE = re.compile(r"(`[^`\n]+`)")
 
 #: never broken inside, however long: a path that is split cannot be clicked or copied
@@ -64,17 +64,20 @@ def _split(word: str, room: int) -> Iterator[str]:
 
 
 def _words(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """Runs of blanks and words in turn; a word may be of several styles (``(`x`),``)."""
+    """Runs of blanks and words in turn; a word may be of several styles (``(`x`),``).
+
+    A no-break space keeps what it joins on one line, and is written as a space.
+    """
     word: list[Span] = []
     for text, style in spans:
         for piece in _WORDS.findall(text):
-            if piece.isspace():
+            if piece.isspace() and "\xa0" not in piece:
                 if word:
                     yield word
                     word = []
                 yield [Span(" ", style)]
             else:
-                word.append(Span(piece, style))
+                word.append(Span(piece.replace("\xa0", " "), style))
     if word:
         yield word
 

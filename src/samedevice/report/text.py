@@ -193,7 +193,7 @@ def summary_lines(outcome: Outcome, width: int) -> list[Line]:
         end = f"; the program {outcome.program}"
     after = f" ({outcome.suppressed} suppressed)" if outcome.suppressed else ""
     if outcome.seconds is not None:
-        end += f" ({outcome.seconds:.1f} s)"
+        end += f" ({outcome.seconds:.1f}\xa0s)"
     if found:
         text = f"{_count(found, 'problem')}{_details(outcome)}{where}{end}{after}"
         return wrap(prose(text, "bad", "bad"), width)

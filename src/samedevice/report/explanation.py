@@ -1,0 +1,124 @@
+"""The text of an explained message: what it means, whom it names, the usual causes, how to write it right."""
+
+from collections.abc import Sequence
+
+from samedevice.live.answer import MOST_CAUSES, frames_to_look_at, location_of
+from samedevice.live.found import FoundError
+from samedevice.live.sentences import say
+from samedevice.report.excerpt import ReadLines, source_line
+from samedevice.report.layout import Line, Span, prose, wrap
+from samedevice.torch_facts.messages import Cause
+
+INDENT = "  "
+
+
+def explanation_lines(
+    error: FoundError,
+    language: str,
+    *,
+    width: int,
+    read: ReadLines | None = None,
+    all_causes: bool = False,
+    causes: bool = True,
+) -> list[Line]:
+    """One found error, explained.
+
+    Args:
+        read: gives source lines where the traceback itself shows none.
+        causes: False leaves the usual causes out, for an error whose cause is known.
+    """
+    lines = [*_headline(error, language, width)]
+    family = error.match.family
+    sections: list[tuple[str, str]] = [("means", f"{family.title.of(language)}. {family.means.of(language)}")]
+    if family.names:
+        sections.append(("names", family.names.of(language)))
+    if reading := error.match.reading:
+        sections.append(("here", reading.text.of(language)))
+    for key, text in sections:
+        lines += [
+            (),
+            (Span(say(key).of(language), "title"),),
+            *wrap(prose(text), width, [Span(INDENT)], [Span(INDENT)]),
+        ]
+    if causes:
+        lines += _frames(error, language, width, read)
+        lines += _causes(error, language, width, all_causes)
+    return lines
+
+
+def _headline(error: FoundError, language: str, width: int) -> list[Line]:
+    words = f"{error.exception}: {error.match.text}" if error.exception else error.match.text
+    lines = wrap([Span(words, "raised")], width, (), [Span(INDENT)])
+    facts = [say("line").filled(number=str(error.number)).of(language)]
+    if error.count > 1:
+        facts.append(say("count").filled(count=str(error.count)).of(language))
+    if error.ranks:
+        key = "rank" if len(error.ranks) == 1 else "ranks"
+        facts.append(say(key).filled(ranks=", ".join(map(str, error.ranks))).of(language))
+    if error.wrapper:
+        facts.append(say("wrapper").filled(wrapper=error.wrapper).of(language))
+    if releases := error.match.wording.releases:
+        facts.append(say("wording").filled(releases=releases).of(language))
+    return [*lines, *wrap([Span("; ".join(facts), "dim")], width, [Span(INDENT)], [Span(INDENT)])]
+
+
+def _frames(error: FoundError, language: str, width: int, read: ReadLines | None) -> list[Line]:
+    frames = frames_to_look_at(error)
+    if not frames:
+        return []
+    lines: list[Line] = [(), (Span(say("look").of(language), "title"),)]
+    for frame in frames:
+        where = say("frame").filled(function=frame.function).of(language) if frame.function else ""
+        spans = [Span(f"{frame.path}:{frame.line}", "path"), *prose(f"  {where}" if where else "")]
+        lines += wrap(spans, width, [Span(INDENT)], [Span(INDENT * 2)])
+        source = frame.source or (source_line(location_of(frame), read) if read else None)
+        if source:
+            room = width - 8
+            lines.append(
+                (
+                    Span("    "),
+                    Span("| ", "gutter"),
+                    Span(source if len(source) <= room else source[: room - 4] + " ...", "source"),
+                )
+            )
+    return lines
+
+
+def _causes(error: FoundError, language: str, width: int, everything: bool) -> list[Line]:
+    causes: Sequence[Cause] = error.match.causes
+    shown = causes if everything else causes[:MOST_CAUSES]
+    lines: list[Line] = [(), (Span(say("causes").of(language), "title"),)]
+    hang = INDENT + "   "
+    for number, cause in enumerate(shown, 1):
+        lines += wrap(
+            [*prose(cause.what.of(language), "headline", "headline"), Span(f"  [{cause.rule}]", "dim")],
+            width,
+            [Span(f"{INDENT}{number}. ", "number")],
+            [Span(hang)],
+        )
+        for key, text, style in (("tell", cause.sign, "note"), ("write", cause.write, "help")):
+            label = [Span(f"{hang}{say(key).of(language)}: ", style)]
+            lines += wrap(prose(text.of(language)), width, label, [Span(hang + INDENT)])
+        lines += _block(cause.code, width, hang)
+    if error.match.family.code:
+        lines += _block(error.match.family.code, width, INDENT)
+    hidden = len(causes) - len(shown)
+    if hidden > 0:
+        lines += wrap(
+            prose(say("more").filled(count=str(hidden)).of(language), "dim"),
+            width,
+            [Span(INDENT)],
+            [Span(INDENT)],
+        )
+    return lines
+
+
+def _block(code: str, width: int, indent: str) -> list[Line]:
+    lines: list[Line] = []
+    for text in code.splitlines():
+        bare = text.lstrip(" ")
+        first = [Span(f"{indent}  | ", "gutter"), Span(" " * (len(text) - len(bare)))]
+        lines += (
+            wrap([Span(bare, "suggestion")], width, first, [*first, Span("    ")]) if bare else [tuple(first)]
+        )
+    return lines
