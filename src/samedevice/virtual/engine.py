@@ -28,6 +28,7 @@ from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device
 _Tensor: Final = torch.Tensor
 _storage_of: Final = torch._C.TensorBase.untyped_storage
 _DisableTorchFunction: Final = torch._C.DisableTorchFunction
+_TO_COPY: Final = torch.ops.aten._to_copy.default
 _in_backward: Final = torch._C._current_graph_task_id
 
 
@@ -61,10 +62,23 @@ class ThreadState:
         source: birth of the tensor that is being moved.
         explicit: whether the call named its device.
         quiet: no checks: samedevice's own operations.
+        recording: operator -> devices of factories, while a function is traced by `torch.jit.trace`.
+        replaying: the same of the traced code that runs, empty when its devices are not known.
         last_device: where the last operation was; a gradient nobody placed is there.
     """
 
-    __slots__ = ("action", "call", "explicit", "function", "last_device", "quiet", "source", "target")
+    __slots__ = (
+        "action",
+        "call",
+        "explicit",
+        "function",
+        "last_device",
+        "quiet",
+        "recording",
+        "replaying",
+        "source",
+        "target",
+    )
 
     def __init__(self) -> None:
         self.call: tuple[Any, Any, Any] | None = None
@@ -74,6 +88,8 @@ class ThreadState:
         self.source: Birth | None = None
         self.explicit: bool | None = None
         self.quiet = False
+        self.recording: dict[Any, set[int]] | None = None
+        self.replaying: dict[Any, set[int]] | None = None
         self.last_device = CPU
 
 
@@ -254,7 +270,12 @@ class Engine:
         if state.target is not None:
             result_device = state.target
         elif result_device is None:
-            result_device = self._device_without_operands(state, operands)
+            result_device = self._device_without_operands(state, func, operands)
+        elif state.replaying is not None and state.call is None and func is _TO_COPY:
+            # A trace holds `x.to(device)` as a plain copy; where to is not written in it.
+            result_device = UNSETTLED
+        if state.recording is not None and not operands:
+            state.recording.setdefault(func, set()).add(result_device)
         if result_device != UNSETTLED:
             state.last_device = result_device
         if isinstance(result, _Tensor):
@@ -315,19 +336,24 @@ class Engine:
         else:
             setattr(storage, ATTRIBUTE, tag)
 
-    def _device_without_operands(self, state: ThreadState, operands: list[torch.Tensor]) -> int:
+    def _device_without_operands(self, state: ThreadState, func: Any, operands: list[torch.Tensor]) -> int:
         """Where a factory's result is when C++ called it and named nothing."""
         if operands:
             return state.last_device if state.last_device >= 0 else UNSETTLED
         if state.call is not None:
             device = self.device_of_call(state.call)
             return CPU if device is None else device
+        if state.replaying is not None:
+            noted = state.replaying.get(func, ())
+            return next(iter(noted)) if len(noted) == 1 else UNSETTLED
         return UNSETTLED if _in_backward() != -1 else CPU
 
     def device_of_call(self, call: tuple[Any, Any, Any]) -> int | None:
         """The common device of a function's tensor arguments, None if it has none."""
         tensors = list(tensors_in(call[1]))
-        tensors += tensors_in(call[2].values())
+        tensors += tensors_in([value for name, value in call[2].items() if name != "out"])
+        if not tensors:
+            tensors = list(tensors_in(call[2].values()))
         if not tensors:
             return None
         first = device_index(tensors[0])

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch.utils import _device
 
-from samedevice.virtual import creation, moves, properties
+from samedevice.virtual import creation, followers, moves, properties
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.patches import Patches
 
@@ -24,6 +24,7 @@ class Functions:
             **moves.TABLE,
             **properties.TABLE,
             **creation.TABLE,
+            **followers.TABLE,
             **{func: _adapted(handler) for func, handler in (more or {}).items()},
         }
 

@@ -27,11 +27,18 @@ DELEGATES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
         ("grad_output", "self", "target"),
         (),
     ),
+    "addr_": ("wrapper_CUDA_out_addr_out", ("self", "vec1", "vec2"), ()),
+    "stack.out": ("wrapper_CUDA_cat_out_out", ("out", "tensors"), ()),
+    "_stack.out": ("wrapper_CUDA_cat_out_out", ("out", "tensors"), ()),
+    "softmax.int_out": ("wrapper_CUDA__softmax_out_out", ("out", "self"), ()),
+    "log_softmax.int_out": ("wrapper_CUDA__log_softmax_out_out", ("out", "self"), ()),
+    "sort.values": ("wrapper_CUDA_sort_out_values_stable", ("values", "indices", "self"), ()),
+    "_trilinear": ("wrapper_CUDA_bmm", ("i1", "i2", "i3"), ("self", "mat2", "mat2")),
 }
 
 
 def judge_delegate(call: Call) -> Refusal | None:
-    method, names, inner = DELEGATES[call.base.removesuffix("_")]
+    method, names, inner = DELEGATES[call.name]
     operands: list[Operand | None] = []
     named: list[str] = []
     for position, name in enumerate(names):
@@ -39,6 +46,16 @@ def judge_delegate(call: Call) -> Refusal | None:
             operands.append(operand)
             named.append(inner[position] if inner else name)
     return exact.judge_as(call, operands, method, tuple(named))
+
+
+def judge_linear_out(call: Call) -> Refusal | None:
+    """A product into `out=`; the bias takes part in it for matrices only."""
+    source = call.one("input")
+    bias = call.one("bias") if source is not None and source.dim == 2 else None
+    method = "wrapper_CUDA_mm_out_out" if bias is None else "wrapper_CUDA_addmm_out_out"
+    names = ("out", "self", "mat2") if bias is None else ("out", "self", "mat1", "mat2")
+    operands = [call.one("out"), *([] if bias is None else [bias]), call.one("input"), call.one("weight")]
+    return exact.judge_as(call, operands, method, names)
 
 
 def judge_mv(call: Call) -> Refusal | None:
@@ -89,6 +106,35 @@ def judge_expected_device(call: Call) -> Refusal | None:
     for out in call.outputs():
         if out.device != source.device:
             message = f"expected device {device_name(source.device)} but found {device_name(out.device)}"
+            return call.refuse("out-device", message, common=source.device, blamed=out)
+    return None
+
+
+def judge_unary_reduction(call: Call) -> Refusal | None:
+    """max and min over everything, into `out=`."""
+    source, out = call.one("self"), call.one("out")
+    if source is None or out is None or source.device == out.device:
+        return None
+    message = wording.expected_true("self.device() == out.device()")
+    return call.refuse("out-device", message, common=source.device, blamed=out)
+
+
+def judge_ndtr_out(call: Call) -> Refusal | None:
+    source, out = call.one("self"), call.one("out")
+    if source is None or out is None or source.device == out.device:
+        return None
+    message = wording.tensor_iterator(source.device, out.device)
+    return call.refuse("tensor-iterator", message, common=source.device, blamed=out)
+
+
+def judge_list_out(call: Call) -> Refusal | None:
+    """A list of `out=` tensors, each resized and copied to."""
+    source = call.one("self")
+    if source is None:
+        return None
+    for out in call.many("out"):
+        if out.device != source.device:
+            message = expected_out(source.device, out.device)
             return call.refuse("out-device", message, common=source.device, blamed=out)
     return None
 
@@ -150,6 +196,55 @@ def judge_bce_with_logits(call: Call) -> Refusal | None:
         refusal = compare(call, in_place, [left, right], True)
         if refusal is not None:
             return refusal
+    return None
+
+
+def judge_bce(call: Call) -> Refusal | None:
+    """An iterator over a loss made like the input, whose kernel expects a GPU; then the weight."""
+    score, target, weight = call.one("self"), call.one("target"), call.one("weight")
+    if score is None or target is None:
+        return None
+    out = call.one("out")
+    loss = (
+        Operand.like(score) if out is None else Operand(out.name, None, out.device, virtual_shape=score.shape)
+    )
+    refusal = compare(call, [loss], [score, target], False)
+    if refusal is not None or weight is None:
+        return refusal
+    if loss.device == CPU and weight.device != CPU:
+        return call.refuse("tensor-iterator", wording.loops_assert(0), common=weight.device, blamed=score)
+    return compare(call, [loss], [loss, weight], True)
+
+
+def judge_pinv(call: Call) -> Refusal | None:
+    """The tolerances, unsqueezed, meet the singular values."""
+    source = call.one("self") or call.one("a")
+    for name in ("atol", "rtol"):
+        tolerance = call.one(name)
+        if source is not None and tolerance is not None:
+            refusal = compare(call, [Operand.like(source)], [source, tolerance], False, shapes=False)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def judge_no_sparse_kernel(call: Call) -> Refusal | None:
+    blamed = next((operand for operand in call.tensors() if operand.device >= 0), None)
+    if blamed is None:
+        return None
+    message = wording.cannot_run(f"aten::{call.name}", "SparseCsrCUDA")
+    return call.refuse("host-only", message, common=CPU, blamed=blamed, exception=NotImplementedError)
+
+
+def judge_block_diag(call: Call) -> Refusal | None:
+    tensors = call.many("tensors")
+    for number, operand in enumerate(tensors):
+        if operand.device != tensors[0].device:
+            message = (
+                "torch.block_diag: input tensors must all be on the same device. Input 0 is on device "
+                f"{device_name(tensors[0].device)} and input {number} is on device {device_name(operand.device)}"
+            )
+            return call.refuse("block-diag", message, common=tensors[0].device, blamed=operand)
     return None
 
 

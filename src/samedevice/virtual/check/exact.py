@@ -1,5 +1,7 @@
 """The same-device check that torchgen writes in front of CUDA kernels."""
 
+from collections.abc import Sequence
+
 import torch
 
 from samedevice.torch_facts.op_rules import OpRules
@@ -41,7 +43,7 @@ def judge(call: Call, rules: OpRules) -> Refusal | None:
 
 
 def judge_as(
-    call: Call, operands: list[Operand | None], method: str, names: tuple[str, ...] = ()
+    call: Call, operands: Sequence[Operand | None], method: str, names: tuple[str, ...] = ()
 ) -> Refusal | None:
     """The check over these operands in this order, undefined ones skipped.
 

@@ -19,7 +19,7 @@ from samedevice.virtual.check import (
     tensor_iterator,
     wording,
 )
-from samedevice.virtual.check.calls import Call, Signature
+from samedevice.virtual.check.calls import Call, Signature, first_device
 from samedevice.virtual.refusal import Refusal
 
 Judge = Callable[[Call], Refusal | None]
@@ -51,18 +51,14 @@ BY_BASE: Final[dict[str, Judge]] = {
     "soft_margin_loss_backward": composites.judge_without_scalars,
     "smooth_l1_loss_backward": composites.judge_without_scalars,
     "binary_cross_entropy_with_logits": composites.judge_bce_with_logits,
+    "allclose": tensor_iterator.judge,
+    "smooth_l1_loss": tensor_iterator.judge_smooth_l1,
+    "binary_cross_entropy": composites.judge_bce,
     # taken apart inside
-    **dict.fromkeys(composites.DELEGATES, composites.judge_delegate),
+    "block_diag": composites.judge_block_diag,
     "mv": composites.judge_mv,
     "cholesky_solve": composites.judge_cholesky_solve,
     "segment_reduce": composites.judge_segment_reduce,
-    "native_batch_norm": composites.judge_batch_norm,
-    "_native_batch_norm_legit": composites.judge_batch_norm,
-    "_native_batch_norm_legit_no_training": composites.judge_batch_norm,
-    "_native_batch_norm_legit_functional": composites.judge_batch_norm,
-    "_batch_norm_with_update": composites.judge_batch_norm,
-    "_batch_norm_with_update_functional": composites.judge_batch_norm,
-    "_batch_norm_no_update": composites.judge_batch_norm,
     "convolution": convolution.judge,
     "_convolution": convolution.judge,
     "mkldnn_convolution": convolution.judge,
@@ -73,12 +69,62 @@ BY_BASE: Final[dict[str, Judge]] = {
     "_pin_memory": composites.judge_pinning,
     # any device
     **dict.fromkeys(
-        ["copy", "copy_sparse_to_sparse", "_copy_from", "_copy_from_and_resize", "_to_copy", "fill", "full_like", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter", "set", "is_set_to", "resize_as", "resize_as_sparse", "expand_as", "view_as", "reshape_as", "type_as", "is_same_size", "_ctc_loss", "_ctc_loss_backward", "_cudnn_ctc_loss", "_use_cudnn_ctc_loss", "bernoulli", "randint_like", "linspace", "logspace", "_has_same_storage_numel", "_nested_tensor_from_tensor_list", "_make_dual", "mkldnn_rnn_layer_backward", "_scaled_dot_product_flash_attention_for_cpu_backward", "_nested_view_from_buffer", "_nested_from_padded", "_validate_compressed_sparse_indices"],
+        [
+            "copy",
+            "copy_sparse_to_sparse",
+            "_copy_from",
+            "_copy_from_and_resize",
+            "_to_copy",
+            "fill",
+            "full_like",
+            "slice_scatter",
+            "select_scatter",
+            "diagonal_scatter",
+            "as_strided_scatter",
+            "set",
+            "is_set_to",
+            "resize_as",
+            "resize_as_sparse",
+            "expand_as",
+            "view_as",
+            "reshape_as",
+            "type_as",
+            "is_same_size",
+            "_ctc_loss",
+            "_ctc_loss_backward",
+            "_cudnn_ctc_loss",
+            "_use_cudnn_ctc_loss",
+            "bernoulli",
+            "randint_like",
+            "linspace",
+            "logspace",
+            "_has_same_storage_numel",
+            "_nested_tensor_from_tensor_list",
+            "_make_dual",
+            "mkldnn_rnn_layer_backward",
+            "_scaled_dot_product_flash_attention_for_cpu_backward",
+            "_nested_view_from_buffer",
+            "_nested_from_padded",
+            "_validate_compressed_sparse_indices",
+        ],
         composites.judge_never,
     ),
 }
 
 BY_NAME: Final[dict[str, Judge]] = {
+    **dict.fromkeys(composites.DELEGATES, composites.judge_delegate),
+    "native_batch_norm": composites.judge_batch_norm,
+    "linear.out": composites.judge_linear_out,
+    "mean.dtype_out": composites.judge_output_resized,
+    "logsumexp.out": composites.judge_output_resized,
+    "max.unary_out": composites.judge_unary_reduction,
+    "min.unary_out": composites.judge_unary_reduction,
+    "unbind_copy.int_out": composites.judge_list_out,
+    "split_copy.Tensor_out": composites.judge_list_out,
+    "linalg_pinv.atol_rtol_tensor": composites.judge_pinv,
+    "_sparse_mm_reduce_impl": composites.judge_no_sparse_kernel,
+    "deg2rad.out": tensor_iterator.judge_with_number,
+    "rad2deg.out": tensor_iterator.judge_with_number,
     "cummax.out": composites.judge_expected_device,
     "cummin.out": composites.judge_expected_device,
     "logcumsumexp.out": composites.judge_expected_device,
@@ -104,6 +150,8 @@ class Plan:
 
 _plans: dict[Any, Plan] = {}
 
+_ALWAYS_BASES: Final = frozenset({"_pack_padded_sequence", "_pin_memory", "_sparse_mm_reduce_impl"})
+
 
 def plan_of(func: Any) -> Plan:
     """The plan of an `OpOverload`."""
@@ -121,7 +169,7 @@ def _make(func: Any) -> Plan:
         return Plan(signature, None)
     judge = _judge_for(signature)
     base = signature.base.removesuffix("_")
-    always = base in ("_pack_padded_sequence", "_pin_memory") or judge is composites.judge_host_only
+    always = base in _ALWAYS_BASES or judge is composites.judge_host_only
     return Plan(signature, None if judge is composites.judge_never else judge, always)
 
 
@@ -149,6 +197,8 @@ def _judge_for(signature: Signature) -> Judge | None:
         return composites.judge_output_resized if signature.is_out else None
     if kind == "host-only":
         return composites.judge_host_only
+    if tensor_iterator.plain_name(base) in tensor_iterator.CPU_SCALARS:
+        return tensor_iterator.judge_with_number
     return None
 
 
@@ -175,7 +225,7 @@ def _judge_generated_out(signature: Signature) -> Judge:
         tensors = [operand for operand in inputs if operand.tensor is not None]
         if not tensors:
             return None
-        device = tensors[0].device if into_self else tensor_iterator.first_device(tensors)
+        device = tensors[0].device if into_self else first_device(tensors)
         for out in call.outputs():
             if out.keyword and out.device != device:
                 message = composites.expected_out(device, out.device)
@@ -187,13 +237,41 @@ def _judge_generated_out(signature: Signature) -> Judge:
 
 #: operators whose result is where their first argument is, whatever the others say
 RESULT_ON_SELF: Final = frozenset(
-    ["index", "_unsafe_index", "index_put", "_index_put_impl", "_unsafe_index_put", "index_fill", "masked_fill", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter", "fill", "full_like", "bernoulli", "randint_like", "_ctc_loss", "_ctc_loss_backward", "logical_and", "logical_or", "logical_xor", "expand_as", "view_as", "reshape_as", "set"]
+    [
+        "index",
+        "_unsafe_index",
+        "index_put",
+        "_index_put_impl",
+        "_unsafe_index_put",
+        "index_fill",
+        "masked_fill",
+        "_unsafe_masked_index",
+        "_unsafe_masked_index_put_accumulate",
+        "copy",
+        "slice_scatter",
+        "select_scatter",
+        "diagonal_scatter",
+        "as_strided_scatter",
+        "fill",
+        "full_like",
+        "bernoulli",
+        "randint_like",
+        "_ctc_loss",
+        "_ctc_loss_backward",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "expand_as",
+        "view_as",
+        "reshape_as",
+        "set",
+    ]
 )
 
 
 def always_ops() -> frozenset[Any]:
     """The overloads of the running torch that are judged even when all operands agree."""
-    names = {"_pack_padded_sequence", "_pin_memory"}
+    names = set(_ALWAYS_BASES)
     names |= {name for name in RULES.groups["host-only"] if name.partition(".")[0] not in BY_BASE}
     overloads = []
     for name in names:

@@ -1,8 +1,64 @@
 """Recurrent networks compare the input with each weight, then with the hidden state."""
 
-from samedevice.virtual.check.calls import Call
+from collections.abc import Sequence
+
+import torch
+
+from samedevice.virtual.check import exact
+from samedevice.virtual.check.calls import Call, Operand
 from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import CPU, device_name
+
+
+def check_attributes(
+    call: Call, source: Operand | None, weights: Sequence[Operand], hidden: Sequence[Operand]
+) -> Refusal | None:
+    if source is None:
+        return None
+    for what, operands in (("parameter", weights), ("hidden", hidden)):
+        for operand in operands:
+            if operand.device != source.device:
+                message = (
+                    f"Input and {what} tensors are not at the same device, found input tensor at "
+                    f"{device_name(source.device)} and {what} tensor at {device_name(operand.device)}"
+                )
+                return call.refuse("rnn", message, common=source.device, blamed=operand)
+    return None
 
 
 def judge_layer(call: Call) -> Refusal | None:
-    return None
+    """One layer of the CPU's own LSTM: CUDA has checked the whole network before."""
+    weights = [operand for operand in call.tensors() if operand.name.startswith("weight")]
+    hidden = [operand for operand in call.tensors() if operand.name in ("hx_", "cx_")]
+    return check_attributes(call, call.one("input"), weights, hidden)
+
+
+def judge_network(call: Call) -> Refusal | None:
+    """lstm, gru, rnn_tanh, rnn_relu; packed ones are checked on the cuDNN path alone."""
+    source = call.one("input")
+    packed = call.values.get("batch_sizes") is not None
+    if packed and (source is None or source.device == CPU or not torch.backends.cudnn.enabled):
+        return None
+    return check_attributes(call, source, call.many("params"), call.many("hx"))
+
+
+def judge_fused_cell(call: Call) -> Refusal | None:
+    """lstm_cell and gru_cell with an input on a GPU: two products, then the fused kernel."""
+    source = call.one("input")
+    if source is None or source.device == CPU:
+        return None
+    hidden = call.many("hx")
+    state = hidden[0] if hidden else None
+    for left, right in ((source, call.one("w_ih")), (state, call.one("w_hh"))):
+        refusal = exact.judge_as(call, [left, right], "wrapper_CUDA_mm", ("self", "mat2"))
+        if refusal is not None:
+            return refusal
+    kind = "lstm" if call.base == "lstm_cell" else "gru"
+    last = hidden[1] if kind == "lstm" and len(hidden) > 1 else state
+    gates = Operand.like(source)
+    return exact.judge_as(
+        call,
+        [gates, gates, last, call.one("b_ih"), call.one("b_hh")],
+        f"wrapper_CUDA___thnn_fused_{kind}_cell",
+        ("input_gates", "hidden_gates", "cx" if kind == "lstm" else "hx", "input_bias", "hidden_bias"),
+    )

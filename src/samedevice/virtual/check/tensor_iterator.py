@@ -13,7 +13,18 @@ from samedevice.virtual.tags import CPU
 
 #: operators whose iterator accepts one 0-dim CPU input next to CUDA operands (`allow_cpu_scalars`)
 CPU_SCALARS: Final = frozenset(
-    ["add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "copysign", "dist", "div", "divide", "eq", "float_power", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "heaviside", "hypot", "isclose", "ldexp", "le", "lt", "maximum", "minimum", "mul", "multiply", "ne", "pow", "remainder", "rsub", "sub", "subtract", "true_divide", "xlogy", "special_xlogy", "special_xlog1py", "special_zeta", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "logical_and", "logical_or", "logical_xor", "and", "or", "xor", "lshift", "rshift", "iand", "ior", "ixor", "ilshift", "irshift", "max", "min", "addcmul", "lerp"]
+    """
+    add addcmul allclose and arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or
+    bitwise_right_shift bitwise_xor clamp_max clamp_min copysign dist div divide eq float_power
+    floor_divide fmax fmin fmod ge gt heaviside hypot iand ilshift ior irshift isclose ixor ldexp le
+    lerp logical_and logical_or logical_xor lshift lt max maximum min minimum mul multiply ne or pow
+    remainder rshift rsub special_chebyshev_polynomial_t special_chebyshev_polynomial_u
+    special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_hermite_polynomial_h
+    special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
+    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py
+    special_xlogy special_zeta sub subtract true_divide xlogy xor
+    """.split()  # noqa: SIM905
 )
 
 
@@ -77,7 +88,34 @@ def _real(operand: Operand) -> Operand | None:
 
 
 def judge(call: Call) -> Refusal | None:
-    return compare(call, call.outputs(), call.inputs(), plain_name(call.base) in CPU_SCALARS)
+    inputs = call.inputs()
+    plain = plain_name(call.base)
+    if plain in _COMPARISONS and ".Scalar" in call.name:
+        return compare(call, call.outputs(), [*inputs, _number()], True)
+    return compare(call, call.outputs(), inputs, len(inputs) > 1 and plain in CPU_SCALARS)
+
+
+#: their overloads for numbers build the same binary iterator, with the number as a CPU scalar
+_COMPARISONS: Final = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+
+
+def _number() -> Operand:
+    return Operand("other", None, CPU)
+
+
+def judge_with_number(call: Call) -> Refusal | None:
+    """Binary operators that wrap a number as a CPU scalar and go on with their tensor overload."""
+    inputs = call.inputs()
+    if len(inputs) == 1:
+        inputs = [*inputs, _number()]
+    return compare(call, call.outputs(), inputs, True)
+
+
+def judge_smooth_l1(call: Call) -> Refusal | None:
+    """The iterator lets one CPU scalar pass, the kernel does not."""
+    inputs = call.inputs()
+    refusal = compare(call, call.outputs(), inputs, True)
+    return refusal if refusal is not None else kernel_assertion(call, inputs)
 
 
 def judge_into_self_device(call: Call) -> Refusal | None:
@@ -135,9 +173,8 @@ def kernel_assertion(call: Call, operands: Sequence[Operand], first: int = 1) ->
 def judge_where(call: Call) -> Refusal | None:
     """0-dim operands follow to the common device first, any number of them."""
     inputs = call.inputs()
-    outputs = call.outputs()
-    target = outputs[0].device if outputs else first_device(inputs)
+    target = first_device(inputs)
     moved = [
         operand if operand.dim or target == CPU else Operand(operand.name, None, target) for operand in inputs
     ]
-    return compare(call, outputs, moved, True)
+    return compare(call, call.outputs(), moved, False)

@@ -13,9 +13,14 @@ from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface import (
     accelerator,
+    backends,
+    compile,
     cuda,
     generators,
+    graphs,
+    jiterator,
     memory,
+    optimizers,
     parallel,
     runtime,
     serialization,
@@ -39,4 +44,9 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     storages.install(patches, engine)
     serialization.install(patches, engine)
     parallel.install(patches, engine)
+    optimizers.install(patches, engine)
+    backends.install(patches, engine)
+    graphs.install(patches, activation)
+    jiterator.install(patches, engine)
+    compile.install(patches, activation)
     threads.install(patches, activation)

@@ -1,0 +1,30 @@
+"""`torch.cuda.jiterator`: its kernels are CUDA code, compiled when first called."""
+
+from typing import Any
+
+import torch
+from torch.cuda import jiterator
+
+from samedevice.virtual.check import tensor_iterator
+from samedevice.virtual.check.calls import Call, Parameter, Signature
+from samedevice.virtual.patches import Patches
+from samedevice.virtual.tags import device_index
+
+_SIGNATURE = Signature("jiterator", "jiterator", (Parameter("tensors", "list", False, False),))
+
+
+def install(patches: Patches, engine: Any) -> None:
+    """Judge the operands as CUDA does; the kernel itself cannot be run."""
+
+    def call(self: Any, *tensors: torch.Tensor, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            operands = Call.of(_SIGNATURE, (list(tensors),), {}, device_index)
+            refusal = tensor_iterator.compare(operands, [], operands.operands, False)
+        if refusal is not None:
+            engine.refuse(refusal)
+        raise NotImplementedError(
+            f"samedevice cannot run the CUDA kernel '{self.kernel_name}' on a virtual GPU: torch.cuda.jiterator "
+            "compiles CUDA code"
+        )
+
+    patches.set(jiterator._JittedFunction, "__call__", call)
