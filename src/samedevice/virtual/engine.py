@@ -64,6 +64,7 @@ class ThreadState:
         quiet: no checks: samedevice's own operations.
         recording: operator -> devices of factories, while a function is traced by `torch.jit.trace`.
         replaying: the same of the traced code that runs, empty when its devices are not known.
+        refused: the last exception raised for a mismatch.
         last_device: where the last operation was; a gradient nobody placed is there.
     """
 
@@ -74,6 +75,7 @@ class ThreadState:
         "function",
         "last_device",
         "quiet",
+        "refused",
         "recording",
         "replaying",
         "source",
@@ -88,6 +90,7 @@ class ThreadState:
         self.source: Birth | None = None
         self.explicit: bool | None = None
         self.quiet = False
+        self.refused: BaseException | None = None
         self.recording: dict[Any, set[int]] | None = None
         self.replaying: dict[Any, set[int]] | None = None
         self.last_device = CPU
@@ -401,7 +404,8 @@ class Engine:
             with self.undisturbed():
                 settlement = self.diagnoser.mismatch(refusal, _frame_of_program(), self)
         if self.on_mismatch == "raise" or not refusal.recoverable:
-            raise refusal.error()
+            error = self.state.refused = refusal.error()
+            raise error
         self.stepped_over += 1
         if settlement is not None:
             for tensor in settlement.keep:
