@@ -6,6 +6,7 @@ import torch
 
 from samedevice.virtual.machine import OutOfMemory
 
+_INITIALIZATION_ERROR = 3
 _INVALID_DEVICE = 101
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -31,6 +32,16 @@ def bad_fork() -> BaseException:
     return RuntimeError(
         "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
         "multiprocessing, you must use the 'spawn' start method"
+    )
+
+
+def uninitialized() -> BaseException:
+    """A CUDA call in a child forked after CUDA was used, on a tensor that came through the fork."""
+    return cuda_error(
+        _INITIALIZATION_ERROR,
+        "initialization error",
+        "\nSearch for `cudaErrorInitializationError' in "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.",
     )
 
 

@@ -6,6 +6,7 @@ import torch
 
 from samedevice.model.scene import Action
 from samedevice.virtual.devices import device_object, resolve
+from samedevice.virtual.errors import uninitialized
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth
@@ -30,6 +31,7 @@ def install(patches: Patches, engine: Any) -> None:
     machine = engine.machine
     cls: Any = torch.UntypedStorage
     real_clone = cls.clone
+    real_is_shared = cls.is_shared
 
     def get_device(self: Any) -> torch.device:
         tag = getattr(self, ATTRIBUTE, None)
@@ -74,14 +76,22 @@ def install(patches: Patches, engine: Any) -> None:
         tag = getattr(self, ATTRIBUTE, None)
         return place(engine, made, CPU, None if tag is None else tag.birth, pinned=True)
 
+    def is_shared(self: Any) -> bool:
+        tag = getattr(self, ATTRIBUTE, None)
+        return real_is_shared(self) if tag is None or tag.device < 0 else True
+
     # CUDA shares by handle, and the sender must keep the tensor alive: so does shared memory by name.
     def share_cuda(self: Any) -> Any:
+        if machine.in_forked_child:
+            raise uninitialized()
         handle = self._share_filename_cpu_()
+        self._shared_incref()  # until it is received
         return self.device.index, handle, self.nbytes(), 0, b"", 0, b"", False
 
     def new_shared_cuda(device: int, handle: Any, *_: Any) -> Any:
         index = resolve(torch.device("cuda", device), machine)
         made = cls._new_shared_filename_cpu(*handle)
+        made._shared_decref()
         return place(engine, made, int(index), Birth(int(index), Action.RECEIVED, "multiprocessing", here(2)))
 
     patches.set(cls, "device", property(get_device))
@@ -89,6 +99,7 @@ def install(patches: Patches, engine: Any) -> None:
     patches.set(cls, "clone", clone)
     patches.set(cls, "is_pinned", is_pinned)
     patches.set(cls, "pin_memory", pin_memory)
+    patches.set(cls, "is_shared", is_shared)
     patches.set(cls, "_share_cuda_", share_cuda)
     patches.set(cls, "_new_shared_cuda", staticmethod(new_shared_cuda))
     patches.set(cls, "_release_ipc_counter_cuda", staticmethod(lambda *args, **kwargs: None))

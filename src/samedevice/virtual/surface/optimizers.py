@@ -1,0 +1,51 @@
+"""What optimizers ask of C++: the groups of tensors that one fused or foreach call may take."""
+
+from typing import Any
+
+import torch
+
+from samedevice.virtual.devices import device_object
+from samedevice.virtual.patches import Patches
+from samedevice.virtual.tags import CPU
+
+#: `step` tensors may stay on the CPU in these
+_STEP_DTYPES = (torch.float32, torch.float64)
+
+
+def install(patches: Patches, engine: Any) -> None:
+    """Group by the virtual device."""
+    real: Any = torch._C._group_tensors_by_device_and_dtype
+    words: list[str] = []
+
+    def mismatch() -> RuntimeError:
+        if not words:
+            try:
+                real([[torch.empty(1)], [torch.empty(1, dtype=torch.int8)]], False)
+            except RuntimeError as error:
+                words.append(str(error))
+        return RuntimeError(*words)
+
+    def group(nested: Any, with_indices: bool = False) -> Any:
+        found: dict[Any, Any] = {}
+        with torch._C.DisableTorchFunction():
+            for (_, dtype), (lists, indices) in real(nested, True).items():
+                for position, index in enumerate(indices):
+                    first = engine.device_of(lists[0][position])
+                    for tensors in lists[1:]:
+                        other = tensors[position] if tensors else None
+                        if other is None:
+                            continue
+                        device = engine.device_of(other)
+                        if device != first and not (device == CPU and other.dtype in _STEP_DTYPES):
+                            raise mismatch()
+                    key = (device_object(first), dtype)
+                    if key not in found:
+                        found[key] = ([[] for _ in lists], [])
+                    for into, tensors in zip(found[key][0], lists, strict=True):
+                        if tensors:
+                            into.append(tensors[position])
+                    if with_indices:
+                        found[key][1].append(index)
+        return found
+
+    patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
