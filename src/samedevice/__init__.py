@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from samedevice._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from samedevice.inventory import audit as audit
     from samedevice.runtime import Prefetcher as Prefetcher
     from samedevice.runtime import to_device as to_device
     from samedevice.virtual import virtual_gpus as virtual_gpus
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 #: public name -> module that defines it
 _WHERE = {
     "Prefetcher": "samedevice.runtime",
+    "audit": "samedevice.inventory",
     "to_device": "samedevice.runtime",
     "virtual_gpus": "samedevice.virtual",
 }
 
-__all__ = ["Prefetcher", "__version__", "to_device", "virtual_gpus"]
+__all__ = ["Prefetcher", "__version__", "audit", "to_device", "virtual_gpus"]
 
 
 def __getattr__(name: str) -> Any:

@@ -169,6 +169,28 @@ def reference(thing: Any) -> "weakref.ref[Any] | None":
         return None
 
 
+class ByIdentity:
+    """What is known of living objects, found by identity.
+
+    A program's module may compute its hash from state that is not there yet, or that changes.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], Any]] = {}
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        number = id(key)
+        self._known[number] = (weakref.ref(key, lambda _: self._known.pop(number, None)), value)
+
+    def get(self, key: Any) -> Any:
+        """What is known of `key`, None if nothing."""
+        reference, value = self._known.get(id(key), (None, None))
+        return value if reference is not None and reference() is key else None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
 class Session:
     """Everything that one run under virtual GPUs recorded.
 
@@ -181,7 +203,7 @@ class Session:
 
     def __init__(self) -> None:
         self.events: list[ModuleMoved | Happened] = []
-        self.made: weakref.WeakKeyDictionary[Any, ModuleMade] = weakref.WeakKeyDictionary()
+        self.made = ByIdentity()
         self.tensor_moves: dict[tuple[Any, int], list[TensorMoved]] = {}
         self.notes: dict[str, None] = {}
         self.batches = 0
