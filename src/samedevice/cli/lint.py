@@ -260,7 +260,6 @@ def write(
     outcome: Outcome, options: argparse.Namespace, groups: Sequence[Group], contents: dict[str, bytes]
 ) -> None:
     """Write the report where it belongs; fixed standard input and diffs have standard output to themselves."""
-    from samedevice.cli.output import wants_color, width_of, write_atomically
     from samedevice.report import render
 
     piped = {path: data for group in groups for path, data in group.standard_input.items()}
@@ -278,17 +277,23 @@ def write(
             return
         sys.stderr.write(table)
     if options.output is not None and options.output != "-":
+        from samedevice.cli.output import write_atomically
+
         write_atomically(options.output, render(outcome, options.format, read=reader(piped)))
         return
-    stream.write(
-        render(
+    if options.format in ("text", "concise"):
+        from samedevice.cli.output import wants_color, width_of
+
+        text = render(
             outcome,
             options.format,
             color=wants_color(stream),
             width=width_of(stream),
             read=reader(piped),
         )
-    )
+    else:
+        text = render(outcome, options.format)
+    stream.write(text)
     stream.flush()
 
 

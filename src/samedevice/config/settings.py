@@ -1,9 +1,7 @@
 """`[tool.samedevice]` of pyproject.toml, or samedevice.toml: found, read, checked."""
 
 import os
-import tomllib
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from samedevice.config.patterns import Patterns
@@ -72,15 +70,18 @@ def find_settings(start: str) -> Settings:
     Raises:
         UserError: the nearest file is broken.
     """
-    folder = Path(os.path.abspath(start))
-    for parent in (folder, *folder.parents):
+    folder = os.path.abspath(start)
+    while True:
         for name in FILE_NAMES:
-            candidate = os.path.join(parent, name)
+            candidate = os.path.join(folder, name)
             if os.path.isfile(candidate):
                 settings = load_settings(candidate, required=False)
                 if settings is not None:
                     return settings
-    return Settings()
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return Settings()
+        folder = parent
 
 
 def load_settings(path: str, *, required: bool = True) -> Settings | None:
@@ -98,6 +99,9 @@ def load_settings(path: str, *, required: bool = True) -> Settings | None:
     in_pyproject = os.path.basename(path) == "pyproject.toml"
     if in_pyproject and not required and b"samedevice" not in data:
         return None
+    # Seven milliseconds that only those pay who have settings.
+    import tomllib
+
     try:
         content = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:

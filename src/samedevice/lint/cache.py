@@ -1,6 +1,5 @@
 """Results kept between runs: valid while the file, all it depends on, the settings and the tool are the same."""
 
-import hashlib
 import io
 import os
 import pickle
@@ -13,6 +12,12 @@ from typing import Any
 from samedevice._version import __version__
 from samedevice.lint.modules import Listing, SearchPath, place_of
 from samedevice.lint.workspace import Examined
+
+try:
+    # hashlib brings OpenSSL along, which takes longer to load than everything here.
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 #: what stands in front of a cache file's digest
 MAGIC = b"samedevice lint cache 1\n"
@@ -127,7 +132,7 @@ class Cache:
         own = self.digest(path)
         if own is None:
             return None
-        total = hashlib.blake2b(own, digest_size=DIGEST_SIZE)
+        total = blake2b(own, digest_size=DIGEST_SIZE)
         for other in reads:
             total.update(self.digest(other) or b"gone")
         return total.digest()
@@ -148,7 +153,7 @@ class Cache:
             if known is not None and known[0] == stamp:
                 return known[1]
             with open(path, "rb") as stream:
-                content = hashlib.blake2b(stream.read(), digest_size=DIGEST_SIZE).digest()
+                content = blake2b(stream.read(), digest_size=DIGEST_SIZE).digest()
         except OSError:
             return None
         fresh = time.time_ns() - max(stamp[0], stamp[1]) < RACY_NANOSECONDS
@@ -173,7 +178,7 @@ class Cache:
         try:
             prepare(folder)
             with open(scratch, "wb") as stream:
-                stream.write(MAGIC + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body)
+                stream.write(MAGIC + blake2b(body, digest_size=DIGEST_SIZE).digest() + body)
             os.replace(scratch, self.file)
             sweep(folder)
         except OSError:
@@ -190,7 +195,7 @@ def load_cache(file: str) -> Cache:
         with open(file, "rb") as stream:
             data = stream.read()
         head, body = data[: len(MAGIC) + DIGEST_SIZE], memoryview(data)[len(MAGIC) + DIGEST_SIZE :]
-        if head == MAGIC + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest():
+        if head == MAGIC + blake2b(body, digest_size=DIGEST_SIZE).digest():
             stamps, results, modules = Unpickler(io.BytesIO(body)).load()
             cache.stamps, cache.modules = stamps, modules
             cache.results = {path: Kept(*kept) for path, kept in results.items()}
@@ -215,14 +220,14 @@ def loads(data: bytes) -> Examined:
 def cache_file(folder: str, here: str, tops: Iterable[str], selection: object) -> str:
     """The file of the cache that fits these settings, this working directory and this tool."""
     parts = [here, *sorted(tops), repr(selection), __version__, sys.version, fingerprint()]
-    name = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=DIGEST_SIZE)
+    name = blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=DIGEST_SIZE)
     return os.path.join(folder, f"lint-{name.hexdigest()}.cache")
 
 
 def fingerprint() -> str:
     """What the tool's own code is, so that a changed rule is not answered from the cache."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    found = blake2b(digest_size=DIGEST_SIZE)
     for part in ("lint", "rules", "source", "torch_facts", "model"):
         try:
             with os.scandir(os.path.join(package, part)) as scan:

@@ -144,9 +144,9 @@ class Linter:
                 found, count = silence(found, comments[path])
                 suppressed += count
             shown += found
-        if self.keep_ignores and self.selection(UNUSED):
+        if self.keep_ignores:
             for one in examined:
-                if one.comments and not one.failure and not one.broken:
+                if one.comments and not one.failure and not one.broken and self.selection(UNUSED):
                     shown += self.unused(one, workspace)
         order = sorted(shown, key=place_key)
         return Findings(

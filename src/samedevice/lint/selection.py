@@ -1,14 +1,16 @@
 """Which rules are looked for: names, categories, `all`; what the settings and the command line say."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 from samedevice.model.errors import UserError
-from samedevice.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from samedevice.rules.rule import Rule
 
 CATEGORIES = ("correctness", "performance", "portability")
 #: looked for when nothing is selected: what raises, not what is slow or not portable
@@ -18,17 +20,20 @@ DEFAULT_CATEGORY = "correctness"
 @cache
 def rule_names() -> frozenset[str]:
     """The names of all rules, from the names of their modules; imports none of them."""
-    import samedevice.rules as package
+    from pkgutil import iter_modules
 
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "rules")
     return frozenset(
-        module.name.replace("_", "-") for module in iter_modules(package.__path__) if module.name != "rule"
+        module.name.replace("_", "-") for module in iter_modules([folder]) if module.name != "rule"
     )
 
 
-def rule_called(name: str) -> Rule | None:
+def rule_called(name: str) -> "Rule | None":
     """The rule, with only its own module imported; None when there is no such rule."""
     if name not in rule_names():
         return None
+    from samedevice.rules.rule import Rule
+
     import_module(f"samedevice.rules.{name.replace('-', '_')}")
     return Rule._registry.get(name)
 
@@ -37,8 +42,16 @@ def stranger(name: str) -> str | None:
     """What to say of `name` when it is no rule, None when it is one."""
     if name in rule_names():
         return None
-    near = get_close_matches(name, sorted(rule_names()), n=1, cutoff=0.6)
-    return f"there is no rule `{name}`" + (f", did you mean `{near[0]}`?" if near else "")
+    near = nearest(name, rule_names())
+    return f"there is no rule `{name}`" + (f", did you mean `{near}`?" if near else "")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of the `known` names that `name` was meant to be."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return near[0] if near else None
 
 
 def checked_names(names: Iterable[str], where: str) -> tuple[str, ...]:
@@ -50,8 +63,8 @@ def checked_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     names = tuple(names)
     for name in names:
         if name not in rule_names() and name not in CATEGORIES and name != "all":
-            near = get_close_matches(name, [*sorted(rule_names()), *CATEGORIES], n=1, cutoff=0.6)
-            hint = f"did you mean `{near[0]}`?" if near else "`samedevice rule` lists the rules"
+            near = nearest(name, {*rule_names(), *CATEGORIES})
+            hint = f"did you mean `{near}`?" if near else "`samedevice rule` lists the rules"
             raise UserError(f"{where}: there is no rule or category `{name}`; {hint}")
     return names
 

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -260,7 +261,7 @@ def broken(path: str, message: str, line: int = 1, column: int = 1, cell: int | 
         rule=BROKEN,
         severity=Severity.ERROR,
         confidence=Confidence.CERTAIN,
-        message=f"the file cannot be read as Python: {message}",
+        message=f"this cannot be read as Python {sys.version_info[0]}.{sys.version_info[1]}: {message}",
         location=Location(path, max(line, 1), max(column, 1), cell=cell),
     )
     return Examined(path, (diagnostic,), broken=True)

@@ -318,6 +318,8 @@ def edit_notebook(data: bytes, edits: Sequence[Edit]) -> bytes:
     changes: list[tuple[int, int, str]] = []
     for number, in_cell in by_cell.items():
         source = spans[number]
+        if not source.literals:
+            raise EditError("the cell is empty")
         old = source.decoded
         located = locate(old, in_cell)
         new = old
@@ -360,12 +362,18 @@ class CellSource:
     def raw_change(self, start: int, end: int, new: str) -> tuple[int, int, str]:
         """The change of the JSON text that replaces the characters from `start` to `end` by `new`."""
         characters = list(self.characters())
-        if start < len(characters):
-            begin = characters[start][1]
+        at_end = end >= len(characters)
+        begin = characters[start][1] if start < len(characters) else self.literals[-1][1]
+        if end == start:
+            stop = begin
+        elif at_end:
+            stop = self.literals[-1][1]
         else:
-            begin = self.literals[-1][1] if self.literals else 0
-        stop = characters[end - 1][2] if end > start else begin
-        return begin, stop, self.escaped(new, at_end=start >= len(characters))
+            # Up to the next character, which may be in the next literal: no empty literal is left behind.
+            stop = characters[end][1]
+        if at_end and not new and end > start and len(self.literals) > 1 and begin == self.literals[-1][0]:
+            begin = self.literals[-2][1]
+        return begin, stop, self.escaped(new, at_end=at_end)
 
     def escaped(self, new: str, *, at_end: bool) -> str:
         """`new` as the inside of literals: one a line where the source is a list."""
@@ -373,7 +381,8 @@ class CellSource:
         parts = [json.dumps(line, ensure_ascii=keep_ascii)[1:-1] for line in new.split("\n")]
         if self.separator is None:
             return "\\n".join(parts)
-        return f'\\n"{self.separator}"'.join(parts)
+        last = parts.pop() if at_end and len(parts) > 1 and not parts[-1] else None
+        return f'\\n"{self.separator}"'.join(parts) + ("\\n" if last is not None else "")
 
 
 ESCAPE_OR_CHARACTER = re.compile(

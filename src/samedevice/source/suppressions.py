@@ -19,7 +19,7 @@ UNUSED = "unused-suppression"
 MARKER = "samedevice:"
 VERBS = ("ignore", "ignore-file")
 #: what people write for `ignore` who know another tool
-MISSPELT = re.compile(r"ignor\w*|ignore[-_ ]?\w*|noqa|disable|skip|nolint|suppress|allow", re.IGNORECASE)
+MISSPELT = re.compile(r"ignor[-\w]*|noqa|disable|skip|nolint|suppress|allow", re.IGNORECASE)
 COMMENT = re.compile(
     r"#\s*samedevice:\s*(?P<verb>[\w-]+)\s*(?P<list>\[(?P<names>[^\]#]*)(?P<close>\])?)?(?P<reason>[^#]*)"
 )
@@ -106,7 +106,7 @@ def parse_comment(text: str, line: int, begin: int, cell: int | None) -> Iterato
     for match in COMMENT.finditer(text, begin):
         verb, names, problem = match["verb"], None, None
         if verb not in VERBS:
-            if not MISSPELT.fullmatch(verb):
+            if not means_ignore(verb):
                 continue  # prose that happens to begin with our name
             near = "ignore-file" if "file" in verb else "ignore"
             problem = f"`{verb}` is written `{near}`"
@@ -130,6 +130,13 @@ def parse_comment(text: str, line: int, begin: int, cell: int | None) -> Iterato
             cell=cell,
             problem=problem,
         )
+
+
+def means_ignore(verb: str) -> bool:
+    """Whether the word after our name is another tool's, or a misspelt, `ignore`."""
+    from difflib import get_close_matches
+
+    return bool(MISSPELT.fullmatch(verb) or get_close_matches(verb.lower(), VERBS, n=1, cutoff=0.75))
 
 
 def removal(text: str, line: int, start: int, end: int) -> tuple[Point, Point]:
