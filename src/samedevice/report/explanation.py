@@ -40,6 +40,8 @@ def explanation_lines(
             (Span(say(key).of(language), "title"),),
             *wrap(prose(text), width, [Span(INDENT)], [Span(INDENT)]),
         ]
+    if not family.placement:
+        lines += [(), *wrap(prose(say("no-placement").of(language)), width, [Span(INDENT)], [Span(INDENT)])]
     if causes:
         lines += _frames(error, language, width, read)
         lines += _causes(error, language, width, all_causes)
