@@ -64,7 +64,7 @@ class ThreadState:
         quiet: no checks: samedevice's own operations.
         recording: operator -> devices of factories, while a function is traced by `torch.jit.trace`.
         replaying: the same of the traced code that runs, empty when its devices are not known.
-        refused: the last exception raised for a mismatch.
+        refused: the last exception raised for a mismatch in traced code, whose text TorchScript drops.
         last_device: where the last operation was; a gradient nobody placed is there.
     """
 
@@ -75,8 +75,8 @@ class ThreadState:
         "function",
         "last_device",
         "quiet",
-        "refused",
         "recording",
+        "refused",
         "replaying",
         "source",
         "target",
@@ -404,7 +404,9 @@ class Engine:
             with self.undisturbed():
                 settlement = self.diagnoser.mismatch(refusal, _frame_of_program(), self)
         if self.on_mismatch == "raise" or not refusal.recoverable:
-            error = self.state.refused = refusal.error()
+            error = refusal.error()
+            if self.state.replaying is not None:
+                self.state.refused = error
             raise error
         self.stepped_over += 1
         if settlement is not None:
