@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -29,10 +29,11 @@ class Activation:
         diagnoser: Diagnoser | None,
         session: Session | None,
         max_batches: int | None = None,
+        exact: bool = False,
     ) -> None:
         self.machine = machine
         self.max_batches = max_batches
-        self.engine = Engine(machine, session or Session(), on_mismatch, diagnoser)
+        self.engine = Engine(machine, session or Session(), on_mismatch, diagnoser, exact)
         self.patches = Patches()
         self._entered = threading.local()
 
@@ -91,7 +92,11 @@ class Activation:
         dispatch_mode = VirtualDispatchMode(self.engine)
         # set_default_device puts its own mode at the bottom of the stack; ours stays above it.
         function_mode.__enter__()
-        dispatch_mode.__enter__()
+        state = self.engine.state
+        state.dispatch_mode = dispatch_mode
+        if self.engine.exact:
+            dispatch_mode.__enter__()
+            state.exact = 1
         self._entered.modes = (function_mode, dispatch_mode)
 
     def leave_thread(self) -> None:
@@ -101,18 +106,32 @@ class Activation:
             return
         self._entered.modes = None
         function_mode, dispatch_mode = modes
-        dispatch_mode.__exit__(None, None, None)
+        if self.engine.exact:
+            dispatch_mode.__exit__(None, None, None)
+            self.engine.state.exact = 0
+        self.engine.state.dispatch_mode = None
         function_mode.__exit__(None, None, None)
 
     @contextmanager
     def entered_again(self) -> Iterator[None]:
         """The modes, for user code that C++ calls back while they are popped."""
-        with (
-            torch._C._EnableTorchFunction(),
-            VirtualFunctionMode(self.functions),
-            VirtualDispatchMode(self.engine),
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(torch._C._EnableTorchFunction())
+            if not _on_function_stack():
+                stack.enter_context(VirtualFunctionMode(self.functions))
+            if self.engine.state.exact and not _on_dispatch_stack():
+                stack.enter_context(VirtualDispatchMode(self.engine))
             yield
+
+
+def _on_function_stack() -> bool:
+    depth = torch._C._len_torch_function_stack()
+    return any(isinstance(torch._C._get_function_stack_at(i), VirtualFunctionMode) for i in range(depth))
+
+
+def _on_dispatch_stack() -> bool:
+    depth = torch._C._len_torch_dispatch_stack()
+    return any(isinstance(torch._C._get_dispatch_stack_at(i), VirtualDispatchMode) for i in range(depth))
 
 
 def running() -> Activation | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.tags import tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.activation import Activation
@@ -38,9 +39,27 @@ def install(patches: Patches, activation: "Activation") -> None:
     push = autograd._push_saved_tensors_default_hooks
 
     def push_hooks(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
-        push(seeing_devices(activation, pack), seeing_devices(activation, unpack))
+        activation.engine.exact_backward = True
+        push(seeing_devices(activation, placing(activation, pack)), seeing_devices(activation, unpack))
 
     patches.set(autograd, "_push_saved_tensors_default_hooks", push_hooks)
+
+
+def placing(activation: "Activation", pack: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A pack hook that is told where C++'s own intermediate results are: with their operands."""
+
+    def call(tensor: Any) -> Any:
+        engine = activation.engine
+        running = engine.state.call
+        if engine.active and running is not None and isinstance(tensor, torch.Tensor):
+            with torch._C.DisableTorchFunction():
+                if tag_of(tensor) is None:
+                    device = engine.device_of_call(running)
+                    if device is not None and device >= 0:
+                        engine.settle(tensor, device)
+        return pack(tensor)
+
+    return call
 
 
 def seeing_devices(activation: "Activation", function: Callable[..., Any]) -> Callable[..., Any]:

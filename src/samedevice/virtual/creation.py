@@ -47,7 +47,12 @@ def create(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str,
     state.target, state.explicit = target, spec is not None
     state.call, state.action, state.function = (func, args, kwargs), Action.CREATED, name_of(func)
     try:
-        result = func(*args, **kwargs)
+        if kwargs.get("generator") is not None:  # its device is judged with the operation
+            with engine.exactly():
+                result = func(*args, **kwargs)
+        else:
+            result = func(*args, **kwargs)
+        engine.stamp(result, target)
     finally:
         state.target, state.explicit, state.call, state.action = before
     if pinned:

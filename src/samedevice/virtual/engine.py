@@ -62,6 +62,8 @@ class ThreadState:
         source: birth of the tensor that is being moved.
         explicit: whether the call named its device.
         quiet: no checks: samedevice's own operations.
+        dispatch_mode: the thread's dispatch mode, which the exact tier puts on the stack.
+        exact: how many exact sections the thread is in.
         recording: operator -> devices of factories, while a function is traced by `torch.jit.trace`.
         replaying: the same of the traced code that runs, empty when its devices are not known.
         refused: the last exception raised for a mismatch in traced code, whose text TorchScript drops.
@@ -71,6 +73,8 @@ class ThreadState:
     __slots__ = (
         "action",
         "call",
+        "dispatch_mode",
+        "exact",
         "explicit",
         "function",
         "last_device",
@@ -89,6 +93,8 @@ class ThreadState:
         self.function: str | None = None
         self.source: Birth | None = None
         self.explicit: bool | None = None
+        self.dispatch_mode: Any = None
+        self.exact = 0
         self.quiet = False
         self.refused: BaseException | None = None
         self.recording: dict[Any, set[int]] | None = None
@@ -120,6 +126,8 @@ class Engine:
         machine: the virtual GPUs.
         session: what is recorded.
         on_mismatch: "raise" raises CUDA's exception; "report" tells the diagnoser and goes on.
+        exact: every ATen operation is judged (the reference); otherwise the fast tier stands in front.
+        exact_backward: Python code takes part in backward passes, so they are judged too.
         active: False once the context has been left (threads may outlive it).
     """
 
@@ -129,11 +137,14 @@ class Engine:
         session: Session,
         on_mismatch: str = "raise",
         diagnoser: Diagnoser | None = None,
+        exact: bool = False,
     ) -> None:
         self.machine = machine
         self.session = session
         self.on_mismatch = on_mismatch
         self.diagnoser = diagnoser
+        self.exact = exact
+        self.exact_backward = exact
         self.active = True
         self.stepped_over = 0
         self.listeners: list[Callable[[Any], None]] = []
@@ -150,6 +161,22 @@ class Engine:
         except AttributeError:
             state = self._states.state = ThreadState()
             return state
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Judge every ATen operation of the block: the dispatch mode is on the stack."""
+        state = self.state
+        mode = state.dispatch_mode
+        if state.exact or mode is None:
+            yield
+            return
+        state.exact = 1
+        mode.__enter__()
+        try:
+            yield
+        finally:
+            mode.__exit__(None, None, None)
+            state.exact = 0
 
     # -- tags ------------------------------------------------------------------------------------
 
@@ -196,6 +223,10 @@ class Engine:
     def adopt(self, tensor: torch.Tensor) -> Tag:
         """The tag of a tensor that no mode saw being made: it is where C++ says, on the CPU."""
         device = META if tensor.is_meta else CPU
+        if device == CPU and not self.exact and _in_backward() != -1:
+            # The forward pass was not watched operation by operation: what C++ saved for this
+            # backward pass was made inside functions and is where their operands were.
+            device = UNSETTLED
         tag = Tag(device, Birth(device, Action.RECEIVED, "", NOWHERE))
         try:
             set_tag(tensor, tag)
@@ -295,6 +326,22 @@ class Engine:
                             self._tag_result(inner, func, result_device, births, state, bool(operands))
         return result
 
+    def stamp(
+        self,
+        result: Any,
+        device: int,
+        births: "list[Birth] | None" = None,
+        derived: bool = False,
+        func: Any = None,
+    ) -> None:
+        """Say where the new tensors of a result are; those whose storage is known stay as they are."""
+        state = self.state
+        if isinstance(result, _Tensor):
+            self._tag_result(result, func, device, births or [], state, derived)
+        elif isinstance(result, (list, tuple)):
+            for item in result:
+                self.stamp(item, device, births, derived, func)
+
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: int | None) -> Any:
         if func.namespace not in BUILTIN:
             kernel = python_kernel(func, device is not None and device >= 0)
@@ -380,6 +427,9 @@ class Engine:
 
     def plain(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A torch function that needs no handler: the composite checks, then the call itself."""
+        if not self.state.exact and self.state.dispatch_mode is not None:
+            with self.exactly():
+                return self.plain(func, args, kwargs)
         refusal = check.check_function(func, args, kwargs, device_index)
         if refusal is not None:
             self.refuse(refusal)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch.utils import _device
 
-from samedevice.virtual import creation, followers, moves, properties
+from samedevice.virtual import creation, fast, followers, moves, properties
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.patches import Patches
 
@@ -20,6 +20,7 @@ class Functions:
 
     def __init__(self, engine: Engine, more: dict[Any, Callable[..., Any]] | None = None) -> None:
         self.engine = engine
+        self.fast = fast.FastTier(engine, self.exact)
         self.table: dict[Any, creation.Handler] = {
             **moves.TABLE,
             **properties.TABLE,
@@ -44,7 +45,16 @@ class Functions:
             return creation.create(engine, func, args, kwargs)
         if kwargs and kwargs.get("pin_memory"):
             return creation.pinned_factory(engine, func, args, kwargs)
-        return engine.plain(func, args, kwargs)
+        if func in fast.TRANSPARENT:
+            return func(*args, **kwargs)
+        if engine.state.exact:
+            return engine.plain(func, args, kwargs)
+        return self.fast.call(func, args, kwargs)
+
+    def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call through the exact tier."""
+        with self.engine.exactly():
+            return self.engine.plain(func, args, kwargs)
 
 
 def _adapted(handler: Callable[..., Any]) -> creation.Handler:

@@ -18,6 +18,7 @@ def virtual_gpus(
     diagnoser: Any = None,
     session: Any = None,
     max_batches: int | None = None,
+    exact: bool = False,
 ) -> Iterator[Any]:
     """Run the block as on a machine with `count` GPUs.
 
@@ -31,6 +32,8 @@ def virtual_gpus(
         gpu_memory: bytes of each GPU; 80 GiB unless given.
         diagnoser: told of each mismatch while it happens (see `samedevice.virtual.engine.Diagnoser`).
         session: where the run is recorded; a new `Session` unless given.
+        exact: judge every ATen operation. It is the reference: the default finds the same and is faster,
+            because it looks inside a function only when its tensors are not all in one place.
         max_batches: end each DataLoader's iteration after so many batches.
 
     Yields:
@@ -52,7 +55,7 @@ def virtual_gpus(
     from samedevice.virtual.activation import Activation
 
     machine = Machine(count=count, gpu_memory=80 * GIB if gpu_memory is None else gpu_memory)
-    activation = Activation(machine, on_mismatch, diagnoser, session, max_batches)
+    activation = Activation(machine, on_mismatch, diagnoser, session, max_batches, exact)
     activation.enter()
     owner = os.getpid()
     try:

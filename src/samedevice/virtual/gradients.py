@@ -5,11 +5,13 @@ that a custom `autograd.Function` returns, for the ones given to `backward()` fr
 for the ones assigned to `.grad`.
 """
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samedevice.virtual.fast import settle_gradients
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import UNSETTLED, device_index, device_name
@@ -25,6 +27,8 @@ def install(patches: Patches, engine: "Engine") -> None:
     original = inspect.getattr_static(function, "apply")
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if engine.active and torch.is_grad_enabled():
+            engine.exact_backward = True
         result = original.__get__(None, cls)(*args, **kwargs)
         if engine.active and torch.is_grad_enabled():
             _watch(engine, result, args)
@@ -35,12 +39,35 @@ def install(patches: Patches, engine: "Engine") -> None:
     original_run = torch.autograd.graph._engine_run_backward
 
     def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if engine.active and args:
+        if not engine.active:
+            return original_run(outputs, *args, **kwargs)
+        if args:
             _check_given(engine, outputs, args[0])
-        return original_run(outputs, *args, **kwargs)
+        if engine.exact_backward:
+            with engine.exactly():
+                gradients = original_run(outputs, *args, **kwargs)
+        else:
+            gradients = original_run(outputs, *args, **kwargs)
+        inputs = args[3] if len(args) > 3 else kwargs.get("inputs")
+        if gradients and inputs:
+            settle_gradients(engine, inputs, gradients)
+        return gradients
 
     patches.set(torch.autograd.graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
+    for name in ("register_hook", "register_post_accumulate_grad_hook"):
+        patches.set(torch.Tensor, name, _noticing(engine, getattr(torch.Tensor, name)))
+
+
+def _noticing(engine: "Engine", register: Any) -> Any:
+    """A hook sees gradients, so the backward passes it takes part in are judged exactly."""
+
+    @functools.wraps(register)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        engine.exact_backward = True
+        return register(*args, **kwargs)
+
+    return call
 
 
 def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:

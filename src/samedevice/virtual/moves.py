@@ -54,7 +54,12 @@ def move(
             engine.settle(tensor, target)
             source = target
         if source == target:
-            return _TO(tensor, copy=copy, **more) if more or copy else tensor
+            if not more and not copy:
+                return tensor
+            result = _TO(tensor, copy=copy, **more)
+            known = tag_of(tensor)
+            engine.stamp(result, target, [known.birth] if known is not None and known.birth else [], True)
+            return result
         state = engine.state
         tag = tag_of(tensor) or engine.adopt(tensor)
         before = (state.target, state.action, state.function, state.source, state.explicit, state.call)
@@ -63,6 +68,7 @@ def move(
         try:
             more.setdefault("dtype", tensor.dtype)
             result = _TO(tensor, copy=True, **more)
+            engine.stamp(result, target)
         finally:
             state.target, state.action, state.function, state.source, state.explicit, state.call = before
         moved = tag_of(result)
@@ -71,6 +77,7 @@ def move(
             engine.tag(result, target)
             moved = tag_of(result)
         if result.requires_grad:
+            engine.exact_backward = True
             _move_gradient_back(engine, result, source, function)
         if moved is not None and moved.birth is not None:
             engine.session.record_move(

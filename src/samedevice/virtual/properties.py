@@ -6,7 +6,7 @@ import torch
 
 from samedevice.virtual.devices import device_object
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name
+from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -55,8 +55,10 @@ def grad(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """`Tensor.grad`: a gradient that nobody placed is where its tensor is."""
     with _Disable():
         gradient = func(*args)
-        if gradient is not None and device_index(gradient) == UNSETTLED:
-            engine.settle(gradient, device_index(args[0]))
+        if gradient is not None:
+            tag = tag_of(gradient)
+            if tag is None or tag.device == UNSETTLED:
+                engine.settle(gradient, device_index(args[0]))
     return gradient
 
 

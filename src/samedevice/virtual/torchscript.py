@@ -59,7 +59,8 @@ def install(patches: Patches, engine: "Engine") -> None:
         before = (state.recording, state.replaying)
         state.recording = state.replaying = record
         try:
-            result = trace(func, *args, **kwargs)
+            with engine.exactly():
+                result = trace(func, *args, **kwargs)
         finally:
             state.recording, state.replaying = before
         engine.session.record(Happened("traced", here(2), reference(result)))
@@ -86,7 +87,8 @@ def _replaying(engine: "Engine", record: dict[Any, set[int]]) -> Iterator[None]:
     state = engine.state
     before, state.replaying, state.refused = state.replaying, record, None
     try:
-        yield
+        with engine.exactly():  # the interpreter calls no torch function
+            yield
     except RuntimeError as error:
         refused = state.refused
         if refused is None or "TorchScript interpreter" not in str(error):
