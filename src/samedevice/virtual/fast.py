@@ -56,7 +56,7 @@ def _transparent() -> frozenset[Any]:
     found = {f for f in functions if f is not None and not hasattr(f, "__wrapped__")}
     for name in getters:
         descriptor = getattr(_Tensor, name, None)
-        if hasattr(descriptor, "__get__") and not isinstance(descriptor, property):
+        if descriptor is not None and hasattr(descriptor, "__get__") and not isinstance(descriptor, property):
             found.add(descriptor.__get__)
     return frozenset(found)
 

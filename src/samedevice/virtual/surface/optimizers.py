@@ -6,6 +6,7 @@ import torch
 
 from samedevice.virtual.devices import device_object
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU
 
 #: `step` tensors may stay on the CPU in these
@@ -17,13 +18,14 @@ def install(patches: Patches, engine: Any) -> None:
     real: Any = torch._C._group_tensors_by_device_and_dtype
     words: list[str] = []
 
-    def mismatch() -> RuntimeError:
+    def mismatch(tensor: Any, first: int, other: Any, device: int) -> Refusal:
         if not words:
             try:
                 real([[torch.empty(1)], [torch.empty(1, dtype=torch.int8)]], False)
             except RuntimeError as error:
                 words.append(str(error))
-        return RuntimeError(*words)
+        operands = (("self", tensor, first), ("other", other, device))
+        return Refusal(RuntimeError, words[0] if words else "", "foreach", operands, first, 1)
 
     def group(nested: Any, with_indices: bool = False) -> Any:
         found: dict[Any, Any] = {}
@@ -37,7 +39,8 @@ def install(patches: Patches, engine: Any) -> None:
                             continue
                         device = engine.device_of(other)
                         if device != first and not (device == CPU and other.dtype in _STEP_DTYPES):
-                            raise mismatch()
+                            engine.refuse(mismatch(lists[0][position], first, other, device))
+                            engine.settle(other, first)
                     key = (device_object(first), dtype)
                     if key not in found:
                         found[key] = ([[] for _ in lists], [])
