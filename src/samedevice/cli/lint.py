@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument("--statistics", action="store_true", help="show how often each rule was found")
     work = parser.add_argument_group("work")
     work.add_argument(
-        "--jobs", type=positive, metavar="N", help="at most N processes (default: one a processor)"
+        "--jobs", type=positive, metavar="N", help="work in N processes (default: as many as are worth it)"
     )
     work.add_argument("--no-cache", action="store_true", help="neither use nor keep results of earlier runs")
     work.add_argument("--cache-dir", metavar="FOLDER", help="keep results here")

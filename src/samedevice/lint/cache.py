@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samedevice._version import __version__
-from samedevice.lint.modules import Listing, SearchPath, place_of
+from samedevice.lint.importing import Listing, SearchPath, place_of
 from samedevice.lint.workspace import Examined
 
 try:

@@ -1,15 +1,11 @@
 """Which files are linted: arguments as given, folders recursively, without what nobody means."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from samedevice.config.patterns import Patterns
 from samedevice.model.errors import UserError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 SUFFIXES = (".py", ".pyw", ".ipynb")
 
@@ -49,49 +45,72 @@ USUAL = frozenset(
 BUILDS = frozenset({"build", "dist"})
 
 
-@dataclass(slots=True)
-class Ignores:
-    """The `.gitignore` files that hold in a folder, outermost first, each with its folder."""
+@dataclass(frozen=True, slots=True)
+class IgnoreFile:
+    """One file of patterns: (matches, ignores rather than re-includes, means folders only), in order."""
 
-    specs: tuple[tuple[str, "GitIgnoreSpec"], ...] = ()
+    folder: str
+    patterns: tuple[tuple[Callable[[str], object], bool, bool], ...]
+
+    def verdict(self, path: str, *, is_folder: bool) -> bool | None:
+        """Whether the absolute `path` is ignored, None when no pattern says anything."""
+        relative = path[len(self.folder) :].lstrip(os.sep).replace(os.sep, "/")
+        # Only a pattern for folders may see the slash: `z/**` is all that is in `z`, but not `z` itself.
+        as_folder = relative + "/" if is_folder else relative
+        for matches, ignores, folders_only in reversed(self.patterns):
+            if matches(as_folder if folders_only else relative):
+                return ignores
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignores:
+    """The files of patterns that hold in a folder, outermost first."""
+
+    files: tuple[IgnoreFile, ...] = ()
 
     def below(self, folder: str, names: Iterable[str]) -> "Ignores":
         """The ignores that hold in `folder`, which has entries called `names`."""
         if ".gitignore" not in names:
             return self
-        spec = read_spec(os.path.join(folder, ".gitignore"))
-        return self if spec is None else Ignores((*self.specs, (folder, spec)))
+        return self.and_file(os.path.join(folder, ".gitignore"), folder)
+
+    def and_file(self, path: str, folder: str) -> "Ignores":
+        """These and those of the file at `path`, which hold below `folder`."""
+        patterns = read_patterns(path)
+        return Ignores((*self.files, IgnoreFile(folder, patterns))) if patterns else self
 
     def match(self, path: str, *, is_folder: bool) -> bool:
         """Whether the absolute `path` is ignored: the innermost file that says anything decides."""
-        for folder, spec in reversed(self.specs):
-            relative = os.path.relpath(path, folder).replace(os.sep, "/")
-            verdict = spec.check_file(relative + "/" if is_folder else relative).include
+        for file in reversed(self.files):
+            verdict = file.verdict(path, is_folder=is_folder)
             if verdict is not None:
-                return bool(verdict)
+                return verdict
         return False
 
 
-def read_spec(path: str) -> "GitIgnoreSpec | None":
-    """The patterns of one ignore file, None when there are none that can be read."""
+def read_patterns(path: str) -> tuple[tuple[Callable[[str], object], bool, bool], ...]:
+    """The patterns of one ignore file, none when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             lines = [line for line in stream.read().splitlines() if line.strip() and not line.startswith("#")]
     except OSError:
-        return None
+        return ()
     if not lines:
-        return None
+        return ()
     # 30 ms to import, so only where an ignore file has something to say.
     from pathspec import GitIgnoreSpec
 
-    good = []
+    found = []
     for line in lines:
         try:
-            GitIgnoreSpec.from_lines([line])
+            patterns = GitIgnoreSpec.from_lines([line]).patterns
         except ValueError:
             continue  # git passes over a pattern that it cannot read
-        good.append(line)
-    return GitIgnoreSpec.from_lines(good)
+        for pattern in patterns:
+            if pattern.include is not None and pattern.regex is not None:
+                found.append((pattern.regex.match, pattern.include, line.rstrip().endswith("/")))
+    return tuple(found)
 
 
 def ignores_above(folder: str) -> Ignores:
@@ -103,10 +122,7 @@ def ignores_above(folder: str) -> Ignores:
             return Ignores()  # no repository: only the files within the folder count
         chain.append(parent)
     root = chain[-1]
-    found = Ignores()
-    exclude = read_spec(os.path.join(root, ".git", "info", "exclude"))
-    if exclude is not None:
-        found = Ignores(((root, exclude),))
+    found = Ignores().and_file(os.path.join(root, ".git", "info", "exclude"), root)
     for parent in reversed(chain):
         if parent != root and found.match(parent, is_folder=True):
             return Ignores()  # ignored itself, or in what is ignored, and given all the same: it is meant

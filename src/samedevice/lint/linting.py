@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from samedevice.config.settings import Settings
 from samedevice.lint.cache import Cache
 from samedevice.lint.engine_api import merge
-from samedevice.lint.modules import place_of
+from samedevice.lint.importing import place_of
 from samedevice.lint.pool import examine_here, examine_in_pool, process_count
 from samedevice.lint.selection import Selection, stranger
 from samedevice.lint.workspace import BROKEN, Examined, Workspace

@@ -32,8 +32,10 @@ def examine_one(workspace: Workspace, path: str) -> Examined:
 
 
 def process_count(paths: Sequence[str], workspace: Workspace, jobs: int | None) -> int:
-    """How many processes are worth it for `paths`; `jobs` is the most that the user allows."""
-    available = jobs if jobs is not None else usable_processors()
+    """How many processes are worth it for `paths`, unless the user says how many: `jobs`."""
+    if jobs is not None:
+        return max(1, min(jobs, len(paths)))
+    available = usable_processors()
     if available < 2 or len(paths) < 2:
         return 1
     size = 0
@@ -43,7 +45,7 @@ def process_count(paths: Sequence[str], workspace: Workspace, jobs: int | None) 
             size += len(data) if data is not None else os.stat(path).st_size
         except OSError:
             continue
-    return max(1, min(available, len(paths), size // WORTH_A_PROCESS + (jobs is not None)))
+    return max(1, min(available, len(paths), size // WORTH_A_PROCESS))
 
 
 def usable_processors() -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from samedevice.lint.engine_api import Project, SourceFile, analyse_file
-from samedevice.lint.modules import Listing, Place, SearchPath, place_of
+from samedevice.lint.importing import Listing, Place, SearchPath, place_of
 from samedevice.model.diagnostic import Confidence, Diagnostic, Location, Severity
 from samedevice.source.decoding import DecodingError, decode
 from samedevice.source.suppressions import Suppression, find_suppressions
