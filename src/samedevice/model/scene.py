@@ -35,6 +35,7 @@ class Holder(StrEnum):
     BUFFER = "buffer"  # a registered buffer of a module
     ATTRIBUTE = "attribute"  # a plain attribute of a module or of another object
     CONTAINER = "container"  # an item of a list, dict, tuple … (see `path`)
+    MODULE = "module"  # a registered submodule (what holds it, not a tensor)
     OPTIMIZER_STATE = "optimizer-state"
     LOCAL = "local"  # a local variable
     GLOBAL = "global"  # a module-level variable
@@ -157,6 +158,7 @@ class Relative:
     owner: str | None = None
     born: Step | None = None
     same_data: bool = False  # it was made by moving the operand
+    same_source: bool = False  # it was made by moving what the operand is a copy of
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,9 @@ class Operand:
         decision: where that device was decided.
         relatives: other living tensors that have to do with it.
         shared: all paths under which a module has it as a parameter, when there are several.
+        stored_in: names of the methods that store the attribute.
+        host_made: where the (non-module) object that holds it was made.
+        memoized: the function that made it keeps its results (`functools.cache`).
     """
 
     name: str
@@ -251,6 +256,9 @@ class Operand:
     decision: Decision | None = None
     relatives: tuple[Relative, ...] = ()
     shared: tuple[str, ...] = ()
+    stored_in: tuple[str, ...] = ()
+    host_made: Step | None = None
+    memoized: bool = False
 
     @property
     def origin(self) -> "Operand":

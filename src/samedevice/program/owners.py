@@ -84,7 +84,8 @@ class Census:
     Attributes:
         tensors: one seat for each place that holds a tensor; a tensor held twice has two.
         modules: by identity, the first seat found.
-        registered: identities of modules that are a registered submodule of another one.
+        registered: by identity, the module of which it is a registered submodule.
+        loose: by identity of modules, the seats where something holds them without registering them.
         optimizers: seats of optimizers.
         objects: by identity, every other object visited.
     """
@@ -93,6 +94,7 @@ class Census:
         self.tensors: list[Seat] = []
         self.modules: dict[int, Seat] = {}
         self.registered: dict[int, Seat] = {}
+        self.loose: dict[int, list[Seat]] = {}
         self.optimizers: list[Seat] = []
         self.objects: dict[int, Seat] = {}
         self._queue: deque[Seat] = deque()
@@ -134,6 +136,8 @@ class Census:
         if is_tensor(value):
             self.tensors.append(seat)
             return
+        if seat.parent is not None and seat.link is not Holder.MODULE and is_module(value):
+            self.loose.setdefault(id(value), []).append(seat)
         if id(value) in self.objects or seat.depth > MOST_DEPTH or self._budget <= 0:
             return
         self._budget -= 1
@@ -184,7 +188,7 @@ class Census:
             if child is not None:
                 self.registered.setdefault(id(child), seat)
                 shown = f"{path}[{name}]" if numbered and name.isdigit() else f"{path}.{name}"
-                self._child(seat, child, name, shown, Holder.ATTRIBUTE)
+                self._child(seat, child, name, shown, Holder.MODULE)
         for name, thing in own.items():
             if name not in _module_internals():
                 self._child(seat, thing, name, f"{path}.{name}", Holder.ATTRIBUTE)

@@ -48,8 +48,9 @@ def attribute(value: object, name: str) -> Any:
                 return found[name]
     if isinstance(value, ModuleType):
         return MISSING
-    if isinstance(value, tuple) and name in getattr(type(value), "_fields", ()):
-        return value[getattr(type(value), "_fields").index(name)]
+    fields = getattr(type(value), "_fields", ())
+    if isinstance(value, tuple) and name in fields:
+        return value[fields.index(name)]
     for base in (value if isinstance(value, type) else type(value)).__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]

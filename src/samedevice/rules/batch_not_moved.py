@@ -1,0 +1,91 @@
+"""The rule `batch-not-moved`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Scene
+from samedevice.rules.questions import birth, is_mixed, moved, place, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class BatchNotMoved(Rule):
+    """Checks for batches that are handed to a model on a GPU without being moved there.
+
+    ## Why is this bad?
+    A `DataLoader` hands out its batches in host memory, and moving the model does not move the data.
+    The first layer that meets a batch raises "Expected all tensors to be on the same device".
+    Where the step is missing only in the evaluation loop, the program dies after the first epoch.
+
+    ## Example
+    ```python
+    import torch
+    from torch.utils.data import DataLoader
+
+    model = torch.nn.Linear(4, 2).to("cuda")
+    for batch in DataLoader(torch.rand(8, 4), batch_size=4):
+        print(model(batch).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+    from torch.utils.data import DataLoader
+
+    model = torch.nn.Linear(4, 2).to("cuda")
+    for batch in DataLoader(torch.rand(8, 4), batch_size=4):
+        batch = batch.to("cuda")
+        print(model(batch).sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it moves the batch at the head of the loop, and code in the loop that needs it on
+    the host (numpy, plotting) has to take it back.
+    """
+
+    name = "batch-not-moved"
+    group = "data flow"
+    specificity = 54
+    lesson = "Moving the model does not move the data: every batch is moved at the head of the loop, in training and in evaluation."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """Data that comes out of a loop, a loader or a container, of which nothing was moved."""
+        culprit = scene.culprit
+        if not is_mixed(scene) or culprit is None or culprit.device != "cpu":
+            return None
+        entry, born = culprit.entry, culprit.born
+        batched = born is not None and born.action is Action.BATCHED
+        if entry is None:
+            if not batched or born is None or born.location is None:
+                return None
+            return Recognition(
+                message=f"the batch is used on {wanted(scene)} as the DataLoader hands it out, on cpu",
+                location=born.location,
+                confidence=Confidence.LIKELY,
+                evidence=story(scene, birth(culprit)),
+                help=f"Move the batch to {wanted(scene)} at the head of the loop",
+            )
+        if not (batched or entry.loader or entry.how in ("for", "unpack", "item")):
+            return None
+        from_assignment = entry.how in ("item", "assign") and entry.bound is not None
+        location = place(entry.bound if from_assignment else None, entry.used)
+        if location is None:
+            return None
+        name = short(entry.name, 40)
+        source = f" out of `{short(entry.source, 40)}`" if entry.source and entry.how == "for" else ""
+        return Recognition(
+            message=f"`{name}` comes{source} on cpu and is used on {wanted(scene)} without being moved",
+            location=location,
+            confidence=Confidence.CERTAIN if batched or entry.loader else Confidence.LIKELY,
+            evidence=story(
+                scene,
+                birth(culprit) if not batched else None,
+                (entry.bound, f"`{name}` gets its value here, on cpu"),
+                (entry.used, f"`{name}` is handed on here, still on cpu"),
+            ),
+            help=f"Move `{name}` to {wanted(scene)} before it is used",
+            suggestion=_suggestion(scene, name),
+        )
+
+
+def _suggestion(scene: Scene, name: str) -> str | None:
+    if not name.isidentifier():
+        return moved(name, scene.anchor or "device")
+    return f"{name} = {moved(name, scene.anchor or 'device')}"

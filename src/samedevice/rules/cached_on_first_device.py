@@ -1,0 +1,144 @@
+"""The rule `cached-on-first-device`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Holder, Scene
+from samedevice.rules.questions import birth, called, is_mixed, story, to_gpu, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+SETUP = (
+    "__init__",
+    "__post_init__",
+    "reset",
+    "reset_parameters",
+    "build",
+    "setup",
+    "init_hidden",
+    "reset_state",
+)
+
+
+class CachedOnFirstDevice(Rule):
+    """Checks for results cached at the first call that stay on the device of that call.
+
+    ## Why is this bad?
+    A table that is computed at first use and kept (`if self._cache is None`, a dictionary, `functools.cache`) is
+    right for the device of the first call only. After the module moves, or when a second device asks,
+    the cache hands out a tensor from the old one.
+
+    ## Example
+    ```python
+    import torch
+
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+            self.cache = None
+
+        def forward(self, x):
+            if self.cache is None:
+                self.cache = torch.arange(x.size(-1), device=x.device)
+            return self.scale * x + self.cache
+
+    model = Table()
+    model(torch.rand(2, 4))
+    model.to("cuda")
+    print(model(torch.rand(2, 4, device="cuda")).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+            self.cache = None
+
+        def forward(self, x):
+            if self.cache is None or self.cache.device != x.device:
+                self.cache = torch.arange(x.size(-1), device=x.device)
+            return self.scale * x + self.cache
+
+    model = Table()
+    model(torch.rand(2, 4))
+    model.to("cuda")
+    print(model(torch.rand(2, 4, device="cuda")).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix: the cache needs the device in its key, a test of it, or to be a buffer.
+    """
+
+    name = "cached-on-first-device"
+    group = "out of Module.to's reach"
+    specificity = 62
+    lesson = "A cache is valid for one device: make the device part of its key, compare it, or drop the cache when the module moves."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """An attribute that a method other than the constructor filled, a memoized result, a global cache."""
+        culprit = scene.culprit
+        if not is_mixed(scene) or culprit is None:
+            return None
+        born = culprit.born
+        made = culprit.provenance[-1] if culprit.provenance else None
+        name = called(culprit, scene)
+        if culprit.memoized and made is not None and made.location is not None:
+            return Recognition(
+                message=f"`{made.function_name}` keeps its result from the first call, on {culprit.device}, and hands it out on every device",
+                location=made.location,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene, birth(culprit), (made, "the result is remembered from here on")),
+                help="Make the device an argument of the memoized function, so that it is part of the key",
+            )
+        if culprit.holder is not Holder.ATTRIBUTE:
+            return self._global_cache(scene)
+        kept = culprit.kept
+        method = None if kept is None else kept.function_name
+        if kept is None or kept.location is None or method is None or method in SETUP or born is None:
+            return None
+        move = to_gpu(culprit.host_moves)
+        if (
+            culprit.holder_is_module
+            and move is None
+            and not born.explicit_device
+            and born.action is Action.CREATED
+        ):
+            return None  # made on the CPU whatever the device: the factory is the mistake
+        if not culprit.holder_is_module and not (born.explicit_device or born.action is Action.DERIVED):
+            return None
+        return Recognition(
+            message=f"`{name}` was cached on {culprit.device} by the first `{method}` and is used on {wanted(scene)} now",
+            location=kept.location,
+            confidence=Confidence.CERTAIN if move is not None else Confidence.LIKELY,
+            evidence=story(
+                scene,
+                birth(culprit),
+                (kept, f"cached here, on {culprit.device}"),
+                (move, f"the module moves to {move.device if move else wanted(scene)} here; the cache stays"),
+            ),
+            help="Compare the cache's device before using it, register it as a buffer, or drop it when the module moves",
+        )
+
+    def _global_cache(self, scene: Scene) -> Recognition | None:
+        culprit = scene.culprit
+        assert culprit is not None
+        made = culprit.provenance[-1] if culprit.provenance else None
+        if (
+            culprit.holder is not Holder.CONTAINER
+            or made is None
+            or made.location is None
+            or made.function_name in (None, "<module>")
+            or "[" not in (culprit.path or "")
+            or culprit.entry is not None
+            or not made.explicit_device
+        ):
+            return None
+        return Recognition(
+            message=f"`{culprit.path}` was cached on {culprit.device} and is used on {wanted(scene)} now",
+            location=made.location,
+            confidence=Confidence.LIKELY,
+            evidence=story(scene, birth(culprit)),
+            help="Make the device part of the cache's key",
+        )

@@ -1,0 +1,70 @@
+"""The rule `cuda-in-forked-worker`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Kind, Scene
+from samedevice.rules.questions import story
+from samedevice.rules.rule import Recognition, Rule
+
+
+class CudaInForkedWorker(Rule):
+    """Checks for CUDA in a forked process, as in a DataLoader's worker.
+
+    ## Why is this bad?
+    A process that has used CUDA cannot hand it to a fork: the child raises "Cannot re-initialize CUDA in forked
+    subprocess". The usual case is a data set that moves its samples to the GPU while the loader runs with
+    `num_workers > 0`.
+
+    ## Example
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Rows(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return torch.full((2,), float(i)).to("cuda")
+
+    model = torch.nn.Linear(2, 1).to("cuda")
+    for batch in DataLoader(Rows(), batch_size=2, num_workers=1):
+        print(model(batch).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Rows(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return torch.full((2,), float(i))
+
+    model = torch.nn.Linear(2, 1).to("cuda")
+    for batch in DataLoader(Rows(), batch_size=2, num_workers=1):
+        print(model(batch.to("cuda")).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix: workers hand out CPU tensors and the loop moves them, or the processes are spawned.
+    """
+
+    name = "cuda-in-forked-worker"
+    group = "offload, meta, tools"
+    specificity = 90
+    lesson = "Workers prepare data on the CPU; the training loop moves it. CUDA does not survive a fork."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """CUDA's refusal in a forked child."""
+        if scene.kind is not Kind.FORK:
+            return None
+        return Recognition(
+            message="CUDA is used in a forked process, where it cannot work",
+            location=scene.raised,
+            confidence=Confidence.CERTAIN,
+            evidence=story(scene),
+            help="Keep the worker's tensors on the CPU and move them in the main process, or use the `spawn` start method",
+        )

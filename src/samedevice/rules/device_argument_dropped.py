@@ -1,0 +1,79 @@
+"""The rule `device-argument-dropped`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Scene
+from samedevice.rules.questions import birth, called, is_mixed, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class DeviceArgumentDropped(Rule):
+    """Checks for calls that leave a `device` parameter to its default while the program works elsewhere.
+
+    ## Why is this bad?
+    A helper with `device="cpu"` as default works until somebody forgets to hand the device on, or hands it on in
+    the wrong position. Nothing complains: the helper silently builds on the CPU, and the tensors meet
+    others on the GPU much later.
+
+    ## Example
+    ```python
+    import torch
+
+    def build(width, device="cpu"):
+        return torch.nn.Linear(width, width).to(device)
+
+    device = torch.device("cuda")
+    model = build(4)
+    print(model(torch.rand(2, 4, device=device)).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    def build(width, device="cpu"):
+        return torch.nn.Linear(width, width).to(device)
+
+    device = torch.device("cuda")
+    model = build(4, device=device)
+    print(model(torch.rand(2, 4, device=device)).sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it hands on a variable called `device`, if there is one in scope.
+    """
+
+    name = "device-argument-dropped"
+    group = "creation"
+    specificity = 74
+    lesson = "A default device in a helper hides a forgotten argument: pass the device by keyword, or let the helper follow its inputs."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """The device that was decided is the default of a parameter that a call did not give."""
+        culprit = scene.culprit
+        if not is_mixed(scene) or culprit is None or culprit.decision is None:
+            return None
+        decision = culprit.decision
+        if decision.how != "omitted":
+            return None
+        name = called(culprit, scene)
+        return Recognition(
+            message=f"this call leaves `{decision.name}` of `{decision.function}` to its default `{decision.default}`, so `{name}` ends up on {culprit.device}",
+            location=decision.location,
+            confidence=Confidence.CERTAIN,
+            evidence=story(
+                scene,
+                (None, ""),
+                (culprit.placed, f"`{decision.name}` puts it on {culprit.device} here"),
+                birth(culprit),
+            ),
+            help=f"Hand the device on by keyword: `{decision.name}=…`; it belongs on {wanted(scene)}",
+            suggestion=_with_keyword(decision.expression, decision.name),
+            cause=("omitted", decision.location.path, decision.location.line),
+        )
+
+
+def _with_keyword(call: str, name: str | None) -> str | None:
+    if name is None or not call.endswith(")") or "\n" in call:
+        return None
+    inner = call[:-1].rstrip().removesuffix(",")
+    return f"{inner}{'' if inner.endswith('(') else ', '}{name}=device)"

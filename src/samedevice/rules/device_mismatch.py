@@ -1,0 +1,69 @@
+"""The rule `device-mismatch`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Holder, Scene
+from samedevice.rules.questions import birth, called, device_of_others, moved, place, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class DeviceMismatch(Rule):
+    """Checks for calls that mix devices, where no other rule knows the cause.
+
+    ## Why is this bad?
+    PyTorch never copies between devices behind the program's back: a call with tensors on different devices
+    raises. This rule reports the mismatches that fit no more specific rule, at the place where the tensor out of
+    place was made or was moved last.
+
+    ## Example
+    ```python
+    import torch
+
+    def host(x):
+        return x.cpu() * 2
+
+    x = torch.rand(3, device="cuda")
+    print((x + host(x)).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    def double(x):
+        return x * 2
+
+    x = torch.rand(3, device="cuda")
+    print((x + double(x)).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix.
+    """
+
+    name = "device-mismatch"
+    group = "data flow"
+    specificity = 0
+    lesson = "All tensors of one operation are on one device; only CPU scalars (tensors without dimensions) may join in."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """Everything; nothing is claimed that is not seen."""
+        culprit, stray = scene.culprit, scene.stray_operand
+        if culprit is None or stray is None:
+            return Recognition(
+                message=f"`{short(scene.operator)}` is refused: {scene.message.splitlines()[0] if scene.message else scene.exception}",
+                location=scene.raised,
+                confidence=Confidence.POSSIBLE,
+                evidence=story(scene),
+            )
+        location = place(
+            culprit.placed, culprit.kept if culprit.holder is Holder.ATTRIBUTE else None, culprit.born
+        )
+        anchor = device_of_others(scene)
+        return Recognition(
+            message=f"`{short(called(culprit, scene))}` is on {culprit.device}, but it is used with tensors on {wanted(scene)}",
+            location=location or scene.raised,
+            confidence=Confidence.POSSIBLE,
+            evidence=story(scene, birth(culprit), (culprit.placed, f"put on {culprit.device} here")),
+            help=f"Bring it to {wanted(scene)} before it is used",
+            suggestion=moved(stray.expression, anchor),
+        )

@@ -1,0 +1,95 @@
+"""The rule `factory-without-device`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Scene
+from samedevice.rules.questions import (
+    MADE,
+    STATE,
+    birth,
+    device_of_others,
+    is_mixed,
+    short,
+    story,
+    wanted,
+    with_device,
+)
+from samedevice.rules.rule import Recognition, Rule
+
+
+class FactoryWithoutDevice(Rule):
+    """Checks for tensors that are created without a device and used on a GPU.
+
+    ## Why is this bad?
+    `torch.zeros(...)`, `torch.arange(...)`, `torch.tensor(...)` and their kin create the tensor on the default
+    device, the CPU, whatever device the code around them works on. `torch.from_numpy` always gives a CPU
+    tensor, because numpy knows no other memory. The first operation that mixes it with a GPU tensor raises.
+
+    ## Example
+    ```python
+    import torch
+
+    class Positions(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(16, 4)
+
+        def forward(self, x):
+            return x + self.table(torch.arange(x.size(1)))
+
+    model = Positions().to("cuda")
+    print(model(torch.rand(2, 3, 4, device="cuda")).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    class Positions(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(16, 4)
+
+        def forward(self, x):
+            return x + self.table(torch.arange(x.size(1), device=x.device))
+
+    model = Positions().to("cuda")
+    print(model(torch.rand(2, 3, 4, device="cuda")).sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it takes the device of a tensor at hand, and random numbers drawn on a GPU differ from
+    those drawn on the CPU with the same seed.
+    """
+
+    name = "factory-without-device"
+    group = "creation"
+    specificity = 40
+    lesson = "A tensor is made on the CPU unless the call names a device: follow a tensor that is already right (`device=x.device`, `x.new_zeros`)."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """The stray's data was created by a call that named no device."""
+        culprit, stray = scene.culprit, scene.stray_operand
+        if not is_mixed(scene) or culprit is None or stray is None or culprit.device != "cpu":
+            return None
+        born = culprit.born
+        if culprit.holder in STATE or born is None or born.location is None or born.action not in MADE:
+            return None
+        if born.explicit_device or (culprit.provenance and culprit.provenance[-1].action is Action.MOVED):
+            return None
+        anchor = scene.anchor or device_of_others(scene)
+        what = short(born.expression or born.function)
+        from_numpy = born.action is Action.FROM_NUMPY
+        reason = (
+            "takes its data from numpy and gives a tensor on cpu"
+            if from_numpy
+            else "names no device and creates its tensor on cpu"
+        )
+        return Recognition(
+            message=f"`{what}` {reason}, but it is used on {wanted(scene)}",
+            location=born.location,
+            confidence=Confidence.CERTAIN if born.function_name != "<module>" else Confidence.LIKELY,
+            evidence=story(scene, birth(culprit)),
+            help=f"Create it on {wanted(scene)}"
+            + (f": `device={anchor}`" if anchor and not from_numpy else ""),
+            suggestion=with_device(born.expression, anchor or "device"),
+        )

@@ -1,0 +1,67 @@
+"""The rule `generator-on-other-device`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules.questions import short, story
+from samedevice.rules.rule import Recognition, Rule
+
+
+class GeneratorOnOtherDevice(Rule):
+    """Checks for random generators of another device than the tensor they fill.
+
+    ## Why is this bad?
+    A `torch.Generator` belongs to a device: `torch.Generator()` makes one for the CPU. A factory with
+    `device="cuda"` needs a generator made with `device="cuda"`; the reverse fails as well.
+
+    ## Example
+    ```python
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    print(torch.randn(3, generator=generator, device="cuda").sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    print(torch.randn(3, generator=generator, device="cuda").sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: a GPU generator draws other numbers from the same seed. To keep the numbers, draw on the
+    CPU and move the result.
+    """
+
+    name = "generator-on-other-device"
+    group = "host-only"
+    specificity = 70
+    lesson = "A generator belongs to a device: make it with the device of the tensors it is to fill."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A generator's own refusal."""
+        if scene.kind is not Kind.GENERATOR:
+            return None
+        made = scene.extra.get("generator_made")
+        step = made if isinstance(made, Step) else None
+        needed = str(scene.extra.get("generator_wanted", "cuda"))
+        has = "cpu" if needed == "cuda" else "cuda"
+        name = scene.extra.get("generator_name")
+        what = f"`{short(str(name))}`" if name else "the generator"
+        location = step.location if step is not None and step.location is not None else scene.raised
+        return Recognition(
+            message=f"{what} is a generator for {has}, but it is to fill a tensor on {needed}",
+            location=location,
+            confidence=Confidence.CERTAIN,
+            evidence=story(scene, (step, f"the generator is made here, for {has}")),
+            help=f"Make the generator for {needed}",
+            suggestion=_made_for(step, needed),
+        )
+
+
+def _made_for(step: Step | None, device: str) -> str | None:
+    text = step.expression if step is not None else None
+    if not text or "Generator()" not in text:
+        return None
+    return text.replace("Generator()", f'Generator(device="{device}")')

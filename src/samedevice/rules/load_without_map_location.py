@@ -1,0 +1,89 @@
+"""The rule `load-without-map-location`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Holder, Kind, Scene
+from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class LoadWithoutMapLocation(Rule):
+    """Checks for checkpoints whose tensors come back on another device than the one they are used on.
+
+    ## Why is this bad?
+    `torch.load` restores each tensor on the device from which it was saved: a file written on `cuda:1` comes back
+    there, and fails to load on a machine with one GPU. Tensors copied into a module by `load_state_dict` are
+    safe, they follow the module; tensors used straight from the file are not.
+
+    ## Example
+    ```python
+    import io
+
+    import torch
+
+    file = io.BytesIO()
+    torch.save({"mean": torch.rand(4)}, file)
+    file.seek(0)
+    mean = torch.load(file)["mean"]
+    print((torch.rand(4, device="cuda") - mean).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import io
+
+    import torch
+
+    file = io.BytesIO()
+    torch.save({"mean": torch.rand(4)}, file)
+    file.seek(0)
+    mean = torch.load(file, map_location="cuda")["mean"]
+    print((torch.rand(4, device="cuda") - mean).sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: everything in the file is restored on that device.
+    """
+
+    name = "load-without-map-location"
+    group = "state over time"
+    specificity = 82
+    lesson = "A checkpoint remembers its devices: say `map_location` when loading, and it comes back where you need it."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """The stray's data came out of a file and was not moved since."""
+        culprit = scene.culprit
+        if not is_mixed(scene) and scene.kind is not Kind.LOAD:
+            return None
+        if scene.kind is Kind.LOAD:
+            return Recognition(
+                message="the checkpoint asks for a device that this machine does not have",
+                location=scene.raised,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene),
+                help="Say where to restore it: `map_location=device`",
+            )
+        if culprit is None or culprit.holder in (Holder.PARAMETER, Holder.BUFFER, Holder.OPTIMIZER_STATE):
+            return None
+        born = culprit.provenance[-1] if culprit.provenance else None
+        if born is None or born.action is not Action.LOADED or born.location is None:
+            return None
+        mapped = bool(born.explicit_device)
+        how = (
+            f"`map_location` restores it on {culprit.device}"
+            if mapped
+            else f"the file restores it on {culprit.device}, where it was saved"
+        )
+        return Recognition(
+            message=f"`{called(culprit, scene)}` is used on {wanted(scene)}, but {how}",
+            location=born.location,
+            confidence=Confidence.CERTAIN,
+            evidence=story(scene, birth(culprit)),
+            help=f"Load it onto {wanted(scene)}: `map_location=…`",
+            suggestion=None if mapped else _mapped(born.expression, scene.anchor),
+        )
+
+
+def _mapped(expression: str | None, anchor: str | None) -> str | None:
+    if expression is None or not expression.endswith(")"):
+        return None
+    return f"{short(expression[:-1].removesuffix(','), 200)}, map_location={anchor or 'device'})"

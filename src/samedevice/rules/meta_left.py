@@ -1,0 +1,92 @@
+"""The rule `meta-left`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules.questions import birth, place, story
+from samedevice.rules.rule import Recognition, Rule
+
+
+class MetaLeft(Rule):
+    """Checks for tensors on the meta device that never got data.
+
+    ## Why is this bad?
+    A model built under `torch.device("meta")` has shapes and no data. `load_state_dict(..., assign=True)` gives data to
+    what the checkpoint contains; a non-persistent buffer is in no checkpoint, so it stays meta, and
+    `model.to(device)` raises "Cannot copy out of meta tensor; no data!". Filling the rest with `to_empty` would hide
+    it: the values would be garbage.
+
+    ## Example
+    ```python
+    import torch
+
+    class Rotary(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("frequencies", torch.arange(4.0), persistent=False)
+
+    weights = Rotary().state_dict()
+    with torch.device("meta"):
+        model = Rotary()
+    model.load_state_dict(weights, assign=True)
+    model.to("cuda")
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    class Rotary(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("frequencies", torch.arange(4.0), persistent=False)
+
+    weights = Rotary().state_dict()
+    with torch.device("meta"):
+        model = Rotary()
+    model.load_state_dict(weights, assign=True)
+    model.frequencies = torch.arange(4.0)
+    model.to("cuda")
+    ```
+
+    ## Fix safety
+    There is no automatic fix: what was not in the checkpoint has to be computed again on a real device.
+    """
+
+    name = "meta-left"
+    group = "offload, meta, tools"
+    specificity = 90
+    lesson = "A meta tensor has a shape and no data: after loading, everything the checkpoint did not contain has to be made again."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A meta tensor was copied or used."""
+        operand = scene.stray_operand
+        if scene.kind is not Kind.META and (operand is None or operand.device != "meta"):
+            return None
+        loaded, block, made = (_step(scene, n) for n in ("state_loaded", "meta_block", "meta_made"))
+        path = scene.extra.get("meta_path") or (operand.path if operand is not None else None)
+        name = f"`{path}`" if path else "a tensor"
+        why = (
+            ": it is not persistent, so no checkpoint contains it"
+            if scene.extra.get("meta_persistent") is False
+            else ""
+        )
+        location = place(loaded, block, made) or scene.raised
+        return Recognition(
+            message=f"{name} is still on the meta device, without data{why}",
+            location=location,
+            confidence=Confidence.CERTAIN if loaded or block else Confidence.LIKELY,
+            evidence=story(
+                scene,
+                (block or made, "built without data here"),
+                birth(operand) if operand is not None else None,
+                (loaded, f"the state dict is loaded here; {name} is not in it"),
+            ),
+            help=f"Compute {name} again on a real device after loading",
+        )
+
+
+def _step(scene: Scene, name: str) -> Step | None:
+    found = scene.extra.get(name)
+    return found if isinstance(found, Step) else None

@@ -1,0 +1,76 @@
+"""The rule `module-added-after-move`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Scene
+from samedevice.rules.questions import birth, is_mixed, last, meeting, module_of, place, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class ModuleAddedAfterMove(Rule):
+    """Checks for submodules that are added to a model after it was moved.
+
+    ## Why is this bad?
+    `Module.to` moves what is there at the time. An adapter, a new head or a replaced layer that joins the model
+    later is on the CPU, in the middle of a model on the GPU.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8)).to("cuda")
+    model.append(torch.nn.Linear(8, 2))
+    print(model(torch.rand(5, 4, device="cuda")).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8))
+    model.append(torch.nn.Linear(8, 2))
+    model.to("cuda")
+    print(model(torch.rand(5, 4, device="cuda")).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix: either the move goes behind the addition, or the new module is made on the
+    model's device.
+    """
+
+    name = "module-added-after-move"
+    group = "modules"
+    specificity = 72
+    lesson = (
+        "`Module.to` moves what is part of the model at that moment: finish the model first, then move it."
+    )
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A registered submodule that was made after its model had been moved."""
+        module, culprit = module_of(scene), scene.culprit
+        if not is_mixed(scene) or module is None or module.joined is None or culprit is None:
+            return None
+        move = last(module.host_moves)
+        if (
+            move is None
+            or move.device == culprit.device
+            or (module.root_device or move.device) == culprit.device
+        ):
+            return None
+        frame = meeting(module.joined, move)
+        location = frame.location if frame is not None else place(module.joined, culprit.born)
+        if location is None:
+            return None
+        return Recognition(
+            message=f"`{module.owner}` joins `{module.root}` after that was moved to {move.device}, so it stays on {culprit.device}",
+            location=location,
+            confidence=Confidence.CERTAIN,
+            evidence=story(
+                scene,
+                (move, f"`{module.root}` moves to {move.device} here"),
+                birth(culprit),
+                (module.joined, f"`{module.class_name}` is added later, on {culprit.device}"),
+            ),
+            help=f"Move `{module.root}` after everything was added to it, or make `{module.class_name}` on {wanted(scene)}",
+            suggestion=f"{module.root}.to({scene.anchor or 'device'})" if module.root else None,
+            cause=("added", location.path, location.line),
+        )

@@ -1,0 +1,75 @@
+"""The rule `module-not-moved`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Scene
+from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class ModuleNotMoved(Rule):
+    """Checks for modules that are used with GPU tensors but were never moved to the GPU.
+
+    ## Why is this bad?
+    A module's parameters and buffers are created on the CPU. Every module that works on GPU tensors has to be
+    moved itself: the second model (teacher, critic, discriminator), the one rebuilt for evaluation before
+    `load_state_dict`, a module that another one merely uses. `load_state_dict` copies values; it
+    does not move the module to where the values came from.
+
+    PyTorch's message often blames the input: with the weights on the CPU it says "mat1 is on cuda:0,
+    different from other tensors on cpu".
+
+    ## Example
+    ```python
+    import torch
+
+    student = torch.nn.Linear(4, 2).to("cuda")
+    teacher = torch.nn.Linear(4, 2)
+    x = torch.rand(3, 4, device="cuda")
+    print((student(x) - teacher(x)).abs().mean().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    student = torch.nn.Linear(4, 2).to("cuda")
+    teacher = torch.nn.Linear(4, 2).to("cuda")
+    x = torch.rand(3, 4, device="cuda")
+    print((student(x) - teacher(x)).abs().mean().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it moves the module where it is made, and memory on the GPU is needed for it.
+    """
+
+    name = "module-not-moved"
+    group = "modules"
+    specificity = 60
+    lesson = "A module starts on the CPU and stays there until it, or a module that contains it, is moved: every model of a program needs its own `.to(device)`."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A parameter or buffer whose module never went to a GPU."""
+        module, culprit = module_of(scene), scene.culprit
+        if not is_mixed(scene) or module is None or culprit is None or culprit.device != "cpu":
+            return None
+        location = place(module.created, culprit.born)
+        if location is None:
+            return None
+        name = module.root or module.owner
+        return Recognition(
+            message=f"`{name}` is used with tensors on {wanted(scene)} but was never moved there: its parameters are on cpu",
+            location=location,
+            confidence=Confidence.CERTAIN if module.never_moved else Confidence.LIKELY,
+            evidence=story(
+                scene, (module.created, f"`{module.root_class or module.class_name}` is made here, on cpu")
+            ),
+            help=f"Move `{name}` to {wanted(scene)} where it is made",
+            suggestion=_suggestion(module.created.expression if module.created else None, scene),
+            cause=("module", location.path, location.line, module.root),
+        )
+
+
+def _suggestion(expression: str | None, scene: Scene) -> str | None:
+    if expression is None or not expression.endswith(")"):
+        return None
+    return f"{expression}.to({scene.anchor or 'device'})"

@@ -1,0 +1,84 @@
+"""The rule `nested-tensor-missed`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Holder, Relative, Scene
+from samedevice.rules.questions import birth, is_mixed, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class NestedTensorMissed(Rule):
+    """Checks for batch objects whose move leaves some of their tensors behind.
+
+    ## Why is this bad?
+    A batch of one's own (a dataclass, a dictionary of dictionaries, a list in a tuple) is moved by code of
+    one's own, and that code has to reach every tensor in it. A comprehension over the top level passes by
+    what lies one level deeper; a `to` method forgets the field that was added last month.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Embedding(10, 4).to("cuda")
+    batch = {"weight": torch.ones(3, 4), "inputs": {"ids": torch.tensor([1, 2, 3])}}
+    batch = {k: v.to("cuda") if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
+    print((model(batch["inputs"]["ids"]) * batch["weight"]).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    from samedevice import to_device
+
+    model = torch.nn.Embedding(10, 4).to("cuda")
+    batch = {"weight": torch.ones(3, 4), "inputs": {"ids": torch.tensor([1, 2, 3])}}
+    batch = to_device(batch, "cuda")
+    print((model(batch["inputs"]["ids"]) * batch["weight"]).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix: which fields belong on the GPU is for the author to say.
+    """
+
+    name = "nested-tensor-missed"
+    group = "data flow"
+    specificity = 78
+    lesson = "Moving a container moves nothing by itself: the code that moves a batch has to reach every tensor in it, at every depth."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A neighbour in the same record was moved, by one piece of code; this one was not."""
+        culprit = scene.culprit
+        if (
+            not is_mixed(scene)
+            or culprit is None
+            or culprit.holder is not Holder.CONTAINER
+            or culprit.path is None
+        ):
+            return None
+        neighbours = [r for r in culprit.relatives if not r.same_data and _moved(r, scene)]
+        if not neighbours:
+            return None
+        moved = neighbours[0].born
+        assert moved is not None
+        if moved.location is None:
+            return None
+        return Recognition(
+            message=f"this move leaves `{culprit.path}` on {culprit.device}: it reaches `{neighbours[0].path}`, but not every tensor of the batch",
+            location=moved.location,
+            confidence=Confidence.CERTAIN,
+            evidence=story(
+                scene,
+                birth(culprit),
+                (
+                    moved,
+                    f"`{neighbours[0].path}` is moved to {neighbours[0].device} here, `{culprit.path}` is not",
+                ),
+            ),
+            help=f"Move `{short(culprit.path)}` to {wanted(scene)} as well; `samedevice.to_device` moves any nesting",
+            suggestion=f"{culprit.path.partition('.')[0].partition('[')[0]} = samedevice.to_device({culprit.path.partition('.')[0].partition('[')[0]}, device)",
+        )
+
+
+def _moved(relative: Relative, scene: Scene) -> bool:
+    born = relative.born
+    return relative.device == scene.wanted and born is not None and born.action is Action.MOVED

@@ -1,0 +1,91 @@
+"""The rule `optimizer-state-left-behind`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Holder, Scene, Step
+from samedevice.rules.questions import birth, is_mixed, meeting, place, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class OptimizerStateLeftBehind(Rule):
+    """Checks for optimizer state that stays on the CPU while the parameters are on a GPU.
+
+    ## Why is this bad?
+    An optimizer that is merely *constructed* before `model.to(device)` is fine: `Module.to` keeps the Parameter
+    objects, and most optimizers allocate their state at the first step. Wrong is state that already exists when
+    the model moves (Adagrad allocates in its constructor; a training step or `load_state_dict` came first), and
+    state written by hand from tensors on the CPU.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.Adagrad(model.parameters())
+    model.to("cuda")
+    model(torch.rand(3, 4, device="cuda")).sum().backward()
+    optimizer.step()
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    model = torch.nn.Linear(4, 2)
+    model.to("cuda")
+    optimizer = torch.optim.Adagrad(model.parameters())
+    model(torch.rand(3, 4, device="cuda")).sum().backward()
+    optimizer.step()
+    ```
+
+    ## Fix safety
+    There is no automatic fix: the order of the move and of what allocates the state has to change.
+    """
+
+    name = "optimizer-state-left-behind"
+    group = "state over time"
+    specificity = 90
+    lesson = "`Module.to` moves parameters, not the optimizer's state: move the model before state is allocated or loaded."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A tensor out of an optimizer's state."""
+        culprit = scene.culprit
+        if not is_mixed(scene) or culprit is None or culprit.holder is not Holder.OPTIMIZER_STATE:
+            return None
+        key = short(culprit.path or "the state")
+        if culprit.kept is not None and culprit.kept.location is not None:
+            return Recognition(
+                message=f"the optimizer's state is written by hand with a tensor on {culprit.device}, but its parameter is on {wanted(scene)}",
+                location=culprit.kept.location,
+                confidence=Confidence.CERTAIN,
+                evidence=story(
+                    scene, birth(culprit), (culprit.kept, "written into the optimizer's state here")
+                ),
+                help="Move the tensor to its parameter's device (`p.device`), or use `optimizer.load_state_dict`, which does it",
+            )
+        made, move = _step(scene, "optimizer_made"), _step(scene, "state_moved")
+        location = None
+        if move is not None:
+            started = _step(scene, "state_origin") or made
+            frame = meeting(started, move) if started is not None else None
+            eager = started is not None and started is made
+            location = frame.location if frame is not None and eager else move.location
+        location = location or place(made, culprit.born)
+        if location is None:
+            return None
+        return Recognition(
+            message=f"`{key}` was allocated on {culprit.device} before the parameters moved to {wanted(scene)}, and `Module.to` does not move it",
+            location=location,
+            confidence=Confidence.CERTAIN if move is not None else Confidence.LIKELY,
+            evidence=story(
+                scene,
+                (made, "the optimizer is made here"),
+                birth(culprit),
+                (move, f"the parameters move to {wanted(scene)} here; the state stays"),
+            ),
+            help="Move the model before the optimizer allocates or loads its state",
+        )
+
+
+def _step(scene: Scene, name: str) -> Step | None:
+    found = scene.extra.get(name)
+    return found if isinstance(found, Step) else None

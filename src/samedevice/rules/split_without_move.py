@@ -1,0 +1,85 @@
+"""The rule `split-without-move`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.rules.questions import birth, is_mixed, moved, short, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class SplitWithoutMove(Rule):
+    """Checks for models cut over several GPUs whose activations do not hop where the cut is.
+
+    ## Why is this bad?
+    A model whose parts are on different GPUs needs a move of the activations at each cut: also for
+    residual connections that jump over it, and for everything else that goes in at the other side. A
+    device map that cuts through one layer leaves both ends of its residual on different GPUs.
+
+    ## Example
+    ```python
+    import torch
+
+    first = torch.nn.Linear(4, 4).to("cuda:0")
+    second = torch.nn.Linear(4, 4).to("cuda:1")
+    x = torch.rand(2, 4, device="cuda:0")
+    print(second(first(x)).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    first = torch.nn.Linear(4, 4).to("cuda:0")
+    second = torch.nn.Linear(4, 4).to("cuda:1")
+    x = torch.rand(2, 4, device="cuda:0")
+    print(second(first(x).to("cuda:1")).sum().item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it moves the activation where it enters the other GPU's part.
+    """
+
+    name = "split-without-move"
+    group = "several GPUs"
+    specificity = 50
+    lesson = "Between parts on different GPUs every tensor hops by an explicit move, residuals included; keep a layer with a residual on one GPU."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """Computed tensors of two GPUs meet, or one meets a parameter on the other."""
+        stray = scene.stray_operand
+        if not is_mixed(scene) or stray is None or not _on_gpus(scene):
+            return None
+        others = [o for o in scene.operands if o.device == scene.wanted]
+        split = scene.extra.get("device_map")
+        from samedevice.model.scene import Decision
+
+        if isinstance(split, Decision) and _computed(stray) and all(_computed(o) for o in others):
+            return Recognition(
+                message=f"this map cuts through a layer: `{short(stray.shown, 40)}` is on {stray.device}, `{short(others[0].shown, 40)}` on {wanted(scene)}",
+                location=split.location,
+                confidence=Confidence.LIKELY,
+                evidence=story(
+                    scene, (split.steps[0] if split.steps else None, "the parts are put on their GPUs here")
+                ),
+                help="Keep each layer with a residual connection on one GPU",
+                cause=("split", split.location.path, split.location.line),
+            )
+        if not _computed(stray) and stray.holder not in (Holder.LOCAL, Holder.TEMPORARY, Holder.CONTAINER):
+            return None
+        if not (_computed(stray) or any(o.holder in (Holder.PARAMETER, Holder.BUFFER) for o in others)):
+            return None
+        return Recognition(
+            message=f"`{short(stray.shown, 50)}` arrives on {stray.device}, but this part of the model is on {wanted(scene)}",
+            location=scene.raised,
+            confidence=Confidence.LIKELY,
+            evidence=story(scene, birth(stray)),
+            help=f"Move it to {wanted(scene)} where it enters this part",
+            suggestion=moved(stray.expression, f'"{scene.wanted}"'),
+        )
+
+
+def _on_gpus(scene: Scene) -> bool:
+    return len({o.device for o in scene.operands if o.device.startswith("cuda")}) > 1
+
+
+def _computed(operand: Operand) -> bool:
+    return bool(operand.provenance) and operand.provenance[-1].action is Action.DERIVED

@@ -1,0 +1,98 @@
+"""The rule `target-not-moved`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Scene
+from samedevice.rules.questions import (
+    birth,
+    device_of_others,
+    is_loss_call,
+    is_mixed,
+    moved,
+    place,
+    short,
+    story,
+    wanted,
+)
+from samedevice.rules.rule import Recognition, Rule
+
+
+class TargetNotMoved(Rule):
+    """Checks for batches of which only a part is moved, as inputs without their targets.
+
+    ## Why is this bad?
+    Inputs and targets come out of the loader together, on the CPU. When only the inputs are moved, the
+    forward pass works and the loss raises; the message then names an operator nobody wrote
+    (`nll_loss_forward`) and often blames the tensor that is right.
+
+    ## Example
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = torch.nn.Linear(4, 3).to("cuda")
+    data = TensorDataset(torch.rand(8, 4), torch.randint(0, 3, (8,)))
+    for x, y in DataLoader(data, batch_size=4):
+        logits = model(x.to("cuda"))
+        print(torch.nn.functional.cross_entropy(logits, y).item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = torch.nn.Linear(4, 3).to("cuda")
+    data = TensorDataset(torch.rand(8, 4), torch.randint(0, 3, (8,)))
+    for x, y in DataLoader(data, batch_size=4):
+        x, y = x.to("cuda"), y.to("cuda")
+        logits = model(x)
+        print(torch.nn.functional.cross_entropy(logits, y).item())
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it moves the target at the head of the loop, and code in the loop that needs it on
+    the host (numpy metrics) has to take it back.
+    """
+
+    name = "target-not-moved"
+    group = "data flow"
+    specificity = 56
+    lesson = "Everything that comes out of the loader starts on the CPU: inputs, targets, masks and weights are moved together."
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """Data of a batch of which something else was moved, or the target of a loss."""
+        culprit = scene.culprit
+        if not is_mixed(scene) or culprit is None or culprit.device != "cpu" or culprit.entry is None:
+            return None
+        entry = culprit.entry
+        if entry.how not in ("for", "unpack", "item") and not entry.loader:
+            return None
+        if not entry.moved_beside and not is_loss_call(scene):
+            return None
+        bound = entry.bound if entry.how == "item" else None
+        location = place(bound, entry.used)
+        if location is None:
+            return None
+        name = short(entry.name, 40)
+        anchor = device_of_others(scene) or scene.anchor
+        if entry.moved_beside:
+            beside = ", ".join(f"`{n}`" for n in entry.moved_beside[:2])
+            verb = "was" if len(entry.moved_beside) == 1 else "were"
+            message = f"{beside} {verb} moved to {wanted(scene)}, but `{name}` from the same batch was not"
+        else:
+            message = f"the target `{name}` stays on cpu while the model's output is on {wanted(scene)}"
+        return Recognition(
+            message=message,
+            location=location,
+            confidence=Confidence.CERTAIN if entry.moved_beside else Confidence.LIKELY,
+            evidence=story(
+                scene,
+                birth(culprit),
+                (entry.bound, f"`{name}` gets its value here, on cpu"),
+                (entry.used, f"`{name}` is used here, still on cpu"),
+            ),
+            help=f"Move `{name}` together with the rest of the batch",
+            suggestion=f"{name} = {moved(name, anchor or 'device')}"
+            if name.isidentifier()
+            else moved(name, anchor or "device"),
+        )

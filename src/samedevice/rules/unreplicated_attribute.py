@@ -1,0 +1,86 @@
+"""The rule `unreplicated-attribute`."""
+
+from samedevice.model.diagnostic import Confidence
+from samedevice.model.scene import Holder, Scene
+from samedevice.rules.questions import birth, called, is_mixed, place, story, wanted
+from samedevice.rules.rule import Recognition, Rule
+
+
+class UnreplicatedAttribute(Rule):
+    """Checks for tensors kept as plain attributes of a model that `DataParallel` replicates.
+
+    ## Why is this bad?
+    `DataParallel` copies parameters and buffers to each GPU. A plain attribute is shared by all replicas: it stays
+    on the GPU where it was made, and the replicas on the other GPUs cannot use it. With one GPU the program
+    works.
+
+    ## Example
+    ```python
+    import torch
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.scale = torch.ones(4, device="cuda")
+
+        def forward(self, x):
+            return self.linear(x) * self.scale
+
+    model = torch.nn.DataParallel(Scaled().to("cuda"), device_ids=[0, 1])
+    print(model(torch.rand(6, 4, device="cuda")).sum().item())
+    ```
+
+    Use instead:
+    ```python
+    import torch
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.scale = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return self.linear(x) * self.scale
+
+    model = torch.nn.DataParallel(Scaled().to("cuda"), device_ids=[0, 1])
+    print(model(torch.rand(6, 4, device="cuda")).sum().item())
+    ```
+
+    ## Fix safety
+    There is no automatic fix: register it as a parameter if it is trained, else as a buffer.
+    """
+
+    name = "unreplicated-attribute"
+    group = "several GPUs"
+    specificity = 93
+    lesson = (
+        "Replicas get copies of parameters and buffers only: what a model needs on every GPU is registered."
+    )
+
+    def recognise(self, scene: Scene) -> Recognition | None:
+        """A plain attribute of a module, met by a replica on another GPU."""
+        if not is_mixed(scene) or not scene.extra.get("replica"):
+            return None
+        for operand in sorted(scene.operands, key=lambda o: o is not scene.stray_operand):
+            origin = operand.origin
+            if origin.holder is not Holder.ATTRIBUTE or not origin.holder_is_module:
+                continue
+            location = place(origin.kept, origin.placed, origin.born)
+            if location is None:
+                continue
+            name = called(origin, scene)
+            kind = "an `nn.Parameter`" if origin.requires_grad else "a buffer"
+            return Recognition(
+                message=f"`{name}` is a plain attribute: `DataParallel` does not copy it to the other GPUs, it stays on {origin.device}",
+                location=location,
+                confidence=Confidence.CERTAIN,
+                evidence=story(
+                    scene,
+                    birth(origin),
+                    (origin.kept, f"kept as a plain attribute of `{origin.holder_class}` here"),
+                ),
+                help=f"Make it {kind}, so that each replica on {wanted(scene)} and the others gets its own",
+            )
+        return None

@@ -1,0 +1,141 @@
+"""From the mismatches of a run to its mistakes: each cause once, with a count, in the order of time."""
+
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from samedevice.model.diagnostic import Diagnostic, Location, Raised, TensorFact
+from samedevice.model.scene import Operand, Scene
+from samedevice.program.files import SKIP, kind_of
+from samedevice.rules import all_rules
+from samedevice.rules.rule import Recognition, Rule
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.scenes import SceneBuilder
+from samedevice.virtual.tags import tag_of
+
+if TYPE_CHECKING:
+    from samedevice.virtual.engine import Engine
+
+Key = tuple[Any, ...]
+
+#: different places of mismatches that are looked at in full; beyond it they are only counted
+MOST_SCENES = 300
+
+
+@dataclass(slots=True)
+class Mistake:
+    """One mistake of the run and how often it fired."""
+
+    diagnostic: Diagnostic
+    count: int = 0
+
+
+class Diagnoser:
+    """Is told of every mismatch while it happens; gives the diagnostics at the end."""
+
+    def __init__(self) -> None:
+        self.mistakes: dict[Key, Mistake] = {}
+        self._seen: dict[Key, Mistake] = {}
+        self._rules = sorted(all_rules().values(), key=lambda r: -r.specificity)
+
+    @property
+    def problems(self) -> int:
+        """Number of mistakes found so far."""
+        return len(self.mistakes)
+
+    def mismatch(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> None:
+        """A call that CUDA refuses; everything that takes part is alive."""
+        key = _signature(refusal, frame)
+        mistake = self._seen.get(key)
+        if mistake is None:
+            mistake = self._diagnose(refusal, frame, engine)
+            if mistake is None:
+                return
+            self._seen[key] = mistake
+        mistake.count += 1
+
+    def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Mistake | None:
+        if len(self._seen) >= MOST_SCENES and self.mistakes:
+            return next(reversed(self.mistakes.values()))
+        scene = SceneBuilder(refusal, frame, engine.session, engine.machine.count).build()
+        rule, recognition = recognise(self._rules, scene)
+        cause = (
+            rule.name,
+            recognition.cause if recognition.cause is not None else _line(recognition.location),
+        )
+        mistake = self.mistakes.get(cause)
+        if mistake is None:
+            mistake = self.mistakes[cause] = Mistake(diagnostic_of(rule, recognition, scene))
+        return mistake
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Every mistake once, in the order in which they were met."""
+        found = []
+        for mistake in self.mistakes.values():
+            raised = mistake.diagnostic.raised
+            assert raised is not None
+            found.append(
+                replace(mistake.diagnostic, count=mistake.count, raised=replace(raised, count=mistake.count))
+            )
+        return found
+
+
+def recognise(rules: list[Rule], scene: Scene) -> tuple[Rule, Recognition]:
+    """The first rule that knows the scene; the last one knows all."""
+    for rule in rules:
+        found = rule.recognise(scene)
+        if found is not None:
+            return rule, found
+    raise AssertionError("no rule recognised the mismatch, not even the general one")
+
+
+def diagnostic_of(rule: Rule, recognition: Recognition, scene: Scene) -> Diagnostic:
+    """The record of a recognised scene."""
+    return Diagnostic(
+        rule=rule.name,
+        severity=rule.severity,
+        confidence=recognition.confidence,
+        message=recognition.message,
+        location=recognition.location,
+        raised=Raised(scene.raised, scene.exception, scene.message),
+        tensors=tuple(_fact(o, i == scene.stray) for i, o in enumerate(scene.operands)),
+        evidence=recognition.evidence,
+        help=recognition.help,
+        lesson=rule.lesson or None,
+        suggestion=recognition.suggestion,
+        fix=recognition.fix,
+        notes=recognition.notes,
+    )
+
+
+def _fact(operand: Operand, at_fault: bool) -> TensorFact:
+    born = operand.born
+    return TensorFact(
+        expression=operand.shown,
+        device=operand.device,
+        owner=operand.owner,
+        shape=operand.shape,
+        dtype=operand.dtype,
+        born=None if born is None else born.location,
+        at_fault=at_fault,
+    )
+
+
+def _line(location: Location) -> tuple[str, int]:
+    return location.path, location.line
+
+
+def _signature(refusal: Refusal, frame: FrameType) -> Key:
+    """What makes two mismatches the same without a look at the program: where, which rule, which devices."""
+    places: list[tuple[CodeType, int]] = []
+    at: FrameType | None = frame
+    while at is not None and len(places) < 10:
+        if kind_of(at.f_code.co_filename) != SKIP:
+            places.append((at.f_code, at.f_lasti))
+        at = at.f_back
+    operands = []
+    for _, tensor, device in refusal.operands[:8]:
+        tag = tag_of(tensor)
+        birth = None if tag is None else tag.birth
+        operands.append((device, None if birth is None else (birth.place.code, birth.place.lasti)))
+    return refusal.family, tuple(places), tuple(operands), refusal.blamed
