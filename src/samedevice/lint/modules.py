@@ -1,130 +1,565 @@
-"""Which file an `import` runs: looked up in the file system, within the project only."""
+"""`nn.Module`: what is registered, what a move reaches, what calling one does."""
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import ast
+from collections.abc import Iterator
+from typing import Any
 
-#: what marks the root of a project
-MARKS = frozenset(
-    {".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg", "samedevice.toml", ".samedevice.toml"}
+from samedevice.lint import meet, tensors
+from samedevice.lint.devices import CUDA, REPLICA, Dev, same
+from samedevice.lint.meet import Operand
+from samedevice.lint.run import Frame, Run
+from samedevice.lint.state import join, leaves, options
+from samedevice.lint.tensors import tensor_of
+from samedevice.lint.values import (
+    NONE,
+    NUM,
+    UNKNOWN,
+    Const,
+    Device,
+    Dict,
+    Event,
+    Func,
+    Instance,
+    Method,
+    Native,
+    Num,
+    Param,
+    Rank,
+    Seq,
+    Tensor,
+    Unknown,
+    Value,
 )
-#: folders of installed packages: what lies beside a package there is not part of its project
-INSTALLED = frozenset({"site-packages", "dist-packages"})
+from samedevice.torch_facts import api
 
-#: never followed into sources: what torch does is known as data
-KNOWN_AS_DATA = frozenset({"torch", "numpy"})
+NN = "torch.nn."
 
 
-class Listing:
-    """What is in which folder, each read once."""
-
-    def __init__(self) -> None:
-        self.folders: dict[str, frozenset[str]] = {}
-
-    def names(self, folder: str) -> frozenset[str]:
-        """Names of the entries of `folder`, none when it cannot be read."""
-        found = self.folders.get(folder)
-        if found is None:
-            try:
-                found = frozenset(os.listdir(folder))
-            except OSError:
-                found = frozenset()
-            self.folders[folder] = found
-        return found
+def is_module(value: Value) -> bool:
+    """Whether an instance is an `nn.Module`."""
+    if not isinstance(value, Instance):
+        return False
+    if value.builtin is not None:
+        return value.builtin.startswith((NN, "torchmetrics.")) or value.builtin == "torch.jit.traced"
+    cls = value.cls
+    if cls is None:
+        return False
+    return any(name in api.MODULE_BASES or name.startswith(NN) for name in cls.external)
 
 
-class SearchPath:
-    """Where the imports of files with one root are looked for.
+def base_builtin(instance: Instance) -> str | None:
+    """The class of `torch.nn` that an instance is of or derives from, without the prefix."""
+    if instance.builtin is not None:
+        return instance.builtin.removeprefix(NN)
+    if instance.cls is not None:
+        for name in instance.cls.external:
+            if name.startswith(NN) and name != "torch.nn.Module":
+                return name.removeprefix(NN)
+    return None
 
-    Attributes:
-        root: the folder whose entries the files' absolute imports name: the parent of the
-            outermost package.
-        folders: all folders that are searched, `root` first.
-        only: the one package that is found; everything when None.
-    """
 
-    __slots__ = ("folders", "listing", "only", "root")
+def begin(run: Run, instance: Instance) -> None:
+    """The state that every module has."""
+    instance.cells["#reg"] = {}
+    instance.cells["training"] = Const(True)
 
-    def __init__(self, root: str, only: str | None, tops: Iterable[str], listing: Listing) -> None:
-        self.root = root
-        self.listing = listing
-        self.only = only
-        self.folders = [root] if only is not None else self.above(root, tops)
 
-    def above(self, root: str, tops: Iterable[str]) -> list[str]:
-        """`root` and the folders above it up to the top of the project, with their `src` folders."""
-        chain, last = [root], 0
-        tops = set(tops)
-        while True:
-            here = chain[-1]
-            if here in tops:
-                last = len(chain)
-            if not MARKS.isdisjoint(self.listing.names(here)):
-                last = max(last, len(chain))
-                break
-            parent = os.path.dirname(here)
-            if parent == here or os.path.basename(parent) in INSTALLED or len(chain) > 12:
-                break
-            chain.append(parent)
-        chain = chain[: max(last, 1)]
-        sources = [
-            os.path.join(folder, "src")
-            for folder in chain
-            if "src" in self.listing.names(folder) and os.path.join(folder, "src") not in chain
-        ]
-        return chain + sources
+def construct(
+    run: Run, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST, frame: Frame
+) -> Value:
+    """`torch.nn.<name>(...)`."""
+    instance = Instance(None, NN + name, run.event("created", node, frame, name))
+    begin(run, instance)
+    builtin_init(run, instance, args, kwargs, node, frame)
+    return instance
 
-    def find(self, name: str) -> str | None:
-        """The file that `import name` runs, None when it is not one of the project."""
-        parts = name.split(".")
-        if not all(parts) or parts[0] in KNOWN_AS_DATA or self.only not in (None, parts[0]):
+
+def builtin_init(
+    run: Run, instance: Instance, args: list[Value], kwargs: dict[str, Value], node: ast.AST, frame: Frame
+) -> None:
+    """`__init__` of a class of torch.nn, also when called by `super().__init__(...)`."""
+    name = base_builtin(instance)
+    cells = instance.cells
+    if "#reg" not in cells:
+        begin(run, instance)
+    if name is None:
+        return
+    if name in ("Sequential", "ModuleList", "ParameterList"):
+        fill_list(run, instance, args, node, frame)
+    elif name in ("ModuleDict", "ParameterDict"):
+        run.trail.write(cells, "#dict", args[0] if args and isinstance(args[0], Dict) else Dict())
+    elif name == "DataParallel" or name == "parallel.DistributedDataParallel":
+        if args:
+            run.trail.write(cells, "module", args[0])
+            run.trail.write(cells, "#reg", {"module": "module"})
+    elif name in api.PARAMETERS:
+        given = kwargs.get("device")
+        device = tensors.device_value(given, frame) if given is not None else run.default
+        if given is not None and isinstance(given, Const) and given.value is None:
+            device = run.default
+        if "**" in kwargs:
+            device = None
+        registry = dict(cells["#reg"])
+        bias = kwargs.get("bias")
+        for parameter, rank in api.PARAMETERS[name].items():
+            if parameter == "bias" and isinstance(bias, Const) and bias.value is False:
+                continue
+            tensor = Tensor(
+                None if device is None else device.dev,
+                rank,
+                run.event("parameter", node, frame, parameter, extra=instance),
+            )
+            tensor.choice = device if given is not None else None
+            run.trail.write(cells, parameter, Param(tensor, parameter, instance))
+            registry[parameter] = "param"
+        for buffer, rank in api.BUFFERS.get(name, {}).items():
+            tensor = Tensor(
+                None if device is None else device.dev,
+                rank,
+                run.event("parameter", node, frame, buffer, extra=instance),
+            )
+            tensor.buffer = buffer
+            run.trail.write(cells, buffer, tensor)
+            registry[buffer] = "buffer"
+        run.trail.write(cells, "#reg", registry)
+    elif name in api.LOSS_MODULES:
+        registry = dict(cells["#reg"])
+        for keyword, position in api.LOSS_MODULES[name].items():
+            value = kwargs.get(keyword)
+            if value is None and position is not None and position < len(args):
+                value = args[position]
+            for option in options(value) if value is not None else ():
+                if isinstance(option, Tensor):
+                    kept = option.copy()
+                    kept.buffer = keyword
+                    run.trail.write(cells, keyword, kept)
+                    registry[keyword] = "buffer"
+        run.trail.write(cells, "#reg", registry)
+        run.trail.write(cells, "#reduction", kwargs.get("reduction", Const("mean")))
+
+
+def fill_list(run: Run, instance: Instance, args: list[Value], node: ast.AST, frame: Frame) -> None:
+    """The children of a Sequential or ModuleList."""
+    from samedevice.lint import iteration
+
+    items: tuple[Value, ...] = tuple(args)
+    rest: Value | None = None
+    if len(args) == 1 and not is_module(args[0]):
+        source = args[0]
+        if isinstance(source, Dict):
+            items = tuple(v for v in source.cells.values())
+        elif isinstance(source, Seq) and source.items and isinstance(source.items[0], Seq):
+            items = tuple(
+                pair.items[1] for pair in source.items if isinstance(pair, Seq) and len(pair.items) == 2
+            )
+        else:
+            items, rest = iteration.items_of(run, source, node, frame)
+    run.trail.write(instance.cells, "#items", items)
+    run.trail.write(instance.cells, "#rest", rest)
+
+
+def register(run: Run, owner: Instance, name: str, value: Value, node: ast.AST, frame: Frame) -> Value:
+    """`Module.__setattr__`: parameters, modules and buffers are registered, the rest is not."""
+    registry: dict[str, str] = owner.cells.get("#reg") or {}
+    kind = None
+    for option in options(value):
+        if isinstance(option, Param):
+            kind = "param"
+            if option.owner is None:
+                option.owner, option.name = owner, name
+        elif is_module(option):
+            kind = "module"
+        elif isinstance(option, Tensor):
+            if registry.get(name, "").startswith("buffer"):
+                return value
+            if option.buffer == "Buffer":
+                kind = "buffer"
+    if kind is not None and registry.get(name) != kind:
+        run.trail.write(owner.cells, "#reg", {**registry, name: kind})
+    elif kind is None and name in registry and not (isinstance(value, Const) and value.value is None):
+        if registry[name] != "module" or not isinstance(value, Unknown):
+            run.trail.write(owner.cells, "#reg", {k: v for k, v in registry.items() if k != name})
+    return value
+
+
+def children(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    """The registered submodules."""
+    registry: dict[str, str] = instance.cells.get("#reg") or {}
+    for name, kind in registry.items():
+        if kind == "module":
+            for option in options(instance.cells.get(name, UNKNOWN)):
+                if isinstance(option, Instance):
+                    yield name, option
+    for number, item in enumerate(instance.cells.get("#items") or ()):
+        for option in options(item):
+            if isinstance(option, Instance):
+                yield str(number), option
+    rest = instance.cells.get("#rest")
+    if rest is not None:
+        for option in options(rest):
+            if isinstance(option, Instance):
+                yield "*", option
+    table = instance.cells.get("#dict")
+    if isinstance(table, Dict):
+        for key, item in table.cells.items():
+            for option in options(item) if isinstance(item, Value) else ():
+                if isinstance(option, Instance):
+                    yield str(key), option
+    wrapped = instance.cells.get("#module")
+    if isinstance(wrapped, Instance):
+        yield "#module", wrapped
+
+
+def walk(instance: Instance, seen: set[int] | None = None) -> Iterator[Instance]:
+    """The module and all below it."""
+    seen = seen if seen is not None else set()
+    if id(instance) in seen or len(seen) > 400:
+        return
+    seen.add(id(instance))
+    yield instance
+    for _, child in children(instance):
+        yield from walk(child, seen)
+
+
+def own_tensors(instance: Instance) -> Iterator[tuple[str, Value]]:
+    """The module's own parameters and buffers."""
+    registry: dict[str, str] = instance.cells.get("#reg") or {}
+    for name, kind in registry.items():
+        if kind != "module":
+            value = instance.cells.get(name)
+            for option in options(value) if isinstance(value, Value) else ():
+                if isinstance(option, Param | Tensor):
+                    yield name, option
+    if base_builtin(instance) in ("ParameterList", "ParameterDict"):
+        items = [*(instance.cells.get("#items") or ()), instance.cells.get("#rest")]
+        for number, item in enumerate(items):
+            if isinstance(item, Param):
+                yield str(number), item
+
+
+def parameters(instance: Instance, buffers: bool = False) -> list[tuple[str, Value]]:
+    """All parameters (and buffers) below a module, by name."""
+    found: list[tuple[str, Value]] = []
+    known: set[int] = set()
+
+    def visit(module: Instance, prefix: str, depth: int) -> None:
+        if depth > 12 or len(found) > 200:
+            return
+        for name, value in own_tensors(module):
+            if (isinstance(value, Param) or buffers) and id(value) not in known:
+                known.add(id(value))
+                found.append((prefix + name, value))
+        for name, child in children(module):
+            visit(child, f"{prefix}{name}.", depth + 1)
+
+    visit(instance, "", 0)
+    return found
+
+
+def complete(instance: Instance) -> bool:
+    """Whether all submodules are known, so that their parameters are."""
+    for module in walk(instance):
+        if module.opaque:
+            return False
+    return True
+
+
+def device_of(instance: Instance) -> Dev | None:
+    """The device of a module's parameters, None when unknown or mixed."""
+    found: Dev | None = None
+    for _, value in parameters(instance, True):
+        tensor = tensor_of(value)
+        assert tensor is not None
+        if tensor.dev is None or (found is not None and not same(found, tensor.dev)):
             return None
-        for folder in self.folders:
-            found = self.find_in(folder, parts)
-            if found is not None:
-                return found
+        found = tensor.dev
+    return found
+
+
+def move(run: Run, instance: Instance, device: Device | None, node: ast.AST, frame: Frame, text: str) -> None:
+    """`Module.to`: parameters and buffers, in place, of everything registered."""
+    event = run.event("module-moved", node, frame, text, device=device, extra=instance)
+    leftover_meta(run, instance, device, node, frame)
+
+    def change(value: Value) -> Value:
+        tensor = tensor_of(value)
+        if tensor is None:
+            return value
+        moved = tensor.copy()
+        moved.dev = None if device is None else device.dev
+        moved.choice = device
+        moved.moved = event
+        return moved
+
+    apply(run, instance, change, event, node, frame, set())
+
+
+def apply(
+    run: Run,
+    instance: Instance,
+    change: Any,
+    event: Event | None,
+    node: ast.AST,
+    frame: Frame,
+    seen: set[int],
+) -> None:
+    """`Module._apply`, with the overrides that the program has."""
+    from samedevice.lint import calls
+
+    if id(instance) in seen:
+        return
+    seen.add(id(instance))
+    override = instance.cls.find("_apply") if instance.cls is not None else None
+    if event is not None:
+        run.trail.write(instance.cells, "#moves", (*(instance.cells.get("#moves") or ()), event))
+    if override is not None and isinstance(override[1], Func):
+        native = Native("fn", lambda args, kwargs, n, f: change(args[0]) if args else UNKNOWN)
+        native_state = (change, event, seen)
+        run.trail.write(instance.cells, "#apply", native_state)
+        calls.invoke(run, override[1], instance, [native], {}, node, frame)
+        return
+    apply_own(run, instance, change, event, node, frame, seen)
+
+
+def apply_own(
+    run: Run,
+    instance: Instance,
+    change: Any,
+    event: Event | None,
+    node: ast.AST,
+    frame: Frame,
+    seen: set[int],
+) -> None:
+    """What `nn.Module._apply` itself does."""
+    for name, value in list(own_tensors(instance)):
+        if isinstance(value, Param):
+            run.trail.write(value.cells, "t", change(value))
+        else:
+            run.trail.write(instance.cells, name, change(value))
+    for _, child in list(children(instance)):
+        apply(run, child, change, event, node, frame, seen)
+    if instance.opaque:
+        run.trail.write(instance.cells, "#opaque-move", event)
+
+
+def leftover_meta(run: Run, instance: Instance, device: Device | None, node: ast.AST, frame: Frame) -> None:
+    """A meta tensor has no data to move."""
+    if device is None or device.dev.type == "meta":
+        return
+    for name, value in parameters(instance, True):
+        tensor = tensor_of(value)
+        if tensor is not None and tensor.dev is not None and tensor.dev.type == "meta":
+            loaded = instance.cells.get("#loaded")
+            meet.simple(
+                run,
+                "meta",
+                "Module.to",
+                node,
+                frame,
+                Operand(tensor, value, None),
+                name=name,
+                culprit=instance.birth,
+                loaded=loaded,
+                module=instance,
+            )
+            return
+
+
+def get_attribute(run: Run, owner: Instance, name: str) -> Value | None:
+    """An attribute that `nn.Module` or a class of torch.nn gives."""
+    if name == "device" and owner.cls is not None:
+        dev = device_of(owner)
+        return Device(dev) if dev is not None else None
+    if name in METHODS:
+        return Method(owner, name)
+    if name == "module" and owner.builtin == "torch.nn.DataParallel":
         return None
-
-    def find_in(self, folder: str, parts: list[str]) -> str | None:
-        """The same in one folder."""
-        for part in parts[:-1]:
-            if part not in self.listing.names(folder):
-                return None
-            folder = os.path.join(folder, part)
-        last = parts[-1]
-        names = self.listing.names(folder)
-        if last in names:
-            package = os.path.join(folder, last)
-            if "__init__.py" in self.listing.names(package):
-                return os.path.join(package, "__init__.py")
-        return os.path.join(folder, last + ".py") if last + ".py" in names else None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file stands among the modules.
-
-    Attributes:
-        root: the folder in which its absolute imports are looked for first.
-        only: its package, when it is an installed one: its neighbours are no part of its project.
-        module_name: the dotted name that other files of the root import it by.
-    """
-
-    root: str
-    only: str | None
-    module_name: str
+    if owner.builtin is not None and owner.builtin.startswith("torchmetrics."):
+        return Method(owner, name)
+    if base_builtin(owner) in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "ParameterDict"):
+        if name in ("append", "extend", "insert", "items", "values", "keys", "update"):
+            return Method(owner, name)
+        for child_name, child in children(owner):
+            if child_name == name:
+                return child
+    if owner.builtin is not None and name in (
+        "in_features",
+        "out_features",
+        "num_features",
+        "embedding_dim",
+        "hidden_size",
+        "padding_idx",
+    ):
+        return NUM
+    if owner.builtin is not None and name == "bias":
+        return NONE
+    return None
 
 
-def place_of(path: str, listing: Listing) -> Place:
-    """The place of the file at the absolute `path`."""
-    folder, name = os.path.split(path)
-    stem = name.rpartition(".")[0] or name
-    parts = [] if name == "__init__.py" else [stem]
-    while "__init__.py" in listing.names(folder):
-        parent, package = os.path.split(folder)
-        if parent == folder:
-            break
-        parts.insert(0, package)
-        folder = parent
-    only = parts[0] if parts and os.path.basename(folder) in INSTALLED else None
-    return Place(folder, only, ".".join(parts))
+METHODS = frozenset(
+    "to cuda cpu xpu half float double bfloat16 type eval train parameters named_parameters buffers named_buffers children "
+    "named_children modules named_modules state_dict load_state_dict register_buffer register_parameter register_module "
+    "add_module apply zero_grad requires_grad_ get_submodule get_parameter get_buffer register_forward_pre_hook "
+    "register_forward_hook register_full_backward_hook register_full_backward_pre_hook to_empty share_memory _apply __init__ "
+    "__setattr__ __setstate__ extra_repr compile forward __call__ _load_from_state_dict save_hyperparameters log log_dict print "
+    "register_state_dict_pre_hook post_init update compute reset __getattr__ __delattr__".split()
+) - {"update", "compute", "reset"}  # fmt: skip
+
+
+def with_replicas(
+    run: Run,
+    wrapper: Instance,
+    model: Instance,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    node: ast.AST,
+    frame: Frame,
+) -> Value:
+    """DataParallel: inputs and parameters on each replica's GPU, plain attributes where they are."""
+    dev = device_of(model)
+    stray = next(
+        (
+            v
+            for _, v in parameters(model, True)
+            if (t := tensor_of(v)) is not None and t.dev is not None and t.dev.is_cpu
+        ),
+        None,
+    )
+    if stray is not None and dev is not None and dev.is_cpu:
+        tensor = tensor_of(stray)
+        assert tensor is not None
+        meet.simple(
+            run,
+            "data-parallel",
+            "DataParallel",
+            node,
+            frame,
+            Operand(tensor, stray, None),
+            culprit=model.birth,
+            wrapper=wrapper,
+            module=model,
+            wanted=CUDA,
+        )
+    mark = run.trail.mark()
+
+    def change(value: Value) -> Value:
+        tensor = tensor_of(value)
+        if tensor is None:
+            return value
+        copied = tensor.copy()
+        copied.dev = REPLICA
+        return copied
+
+    def scatter(value: Value) -> Value:
+        tensor = tensor_of(value)
+        return change(value) if tensor is not None else value
+
+    if dev is None or not complete(model):
+        return Unknown()
+    apply(run, model, change, None, node, frame, set())
+    run.replicating += 1
+    try:
+        result = call_instance(
+            run, model, [scatter(a) for a in args], {k: scatter(v) for k, v in kwargs.items()}, node, frame
+        )
+    finally:
+        run.replicating -= 1
+        run.trail.rewind(mark)
+    gathered = tensor_of(result)
+    if gathered is not None:
+        whole = gathered.copy()
+        whole.dev = CUDA
+        return whole
+    for tensor in leaves(result):
+        tensor.dev = CUDA
+    return result
+
+
+def call_instance(
+    run: Run, instance: Instance, args: list[Value], kwargs: dict[str, Value], node: ast.AST, frame: Frame
+) -> Value:
+    """`instance(...)`."""
+    from samedevice.lint import builtin_objects, calls, layers
+
+    if instance.builtin == "torch.nn.DataParallel":
+        model = instance.cells.get("module")
+        return (
+            with_replicas(run, instance, model, args, kwargs, node, frame)
+            if isinstance(model, Instance)
+            else Unknown()
+        )
+    if instance.builtin == "torch.nn.parallel.DistributedDataParallel":
+        model = instance.cells.get("module")
+        return calls.call(run, model, args, kwargs, node, frame) if isinstance(model, Instance) else Unknown()
+    if instance.builtin == "torch.jit.traced":
+        model = instance.cells.get("#module")
+        return calls.call(run, model, args, kwargs, node, frame) if isinstance(model, Instance) else Unknown()
+    if instance.cls is not None:
+        if is_module(instance):
+            args, kwargs = run_hooks(run, instance, args, kwargs, node, frame)
+            name = "forward"
+        else:
+            name = "__call__"
+        found = instance.cls.find(name)
+        if is_module(instance):
+            own = instance.cls.find("__call__")
+            found = own if own is not None else found
+        if found is not None and isinstance(found[1], Func):
+            if instance.opaque or (
+                run.shallow and is_module(instance) and run.entry_instance is not instance
+            ):
+                return Unknown()
+            return calls.invoke(run, found[1], instance, args, kwargs, node, frame)
+        if not is_module(instance):
+            return calls.unknown_call(run, Unknown(instance.class_name), args, kwargs, node, frame)
+        if base_builtin(instance) is None or any(n.startswith("?") for n in instance.cls.external):
+            return Unknown()
+    if is_module(instance):
+        if instance.cls is None:
+            args, kwargs = run_hooks(run, instance, args, kwargs, node, frame)
+        return layers.forward(run, instance, args, kwargs, node, frame)
+    return builtin_objects.call_object(run, instance, args, kwargs, node, frame)
+
+
+def run_hooks(
+    run: Run, instance: Instance, args: list[Value], kwargs: dict[str, Value], node: ast.AST, frame: Frame
+) -> tuple[list[Value], dict[str, Value]]:
+    """Forward pre-hooks may exchange the arguments."""
+    from samedevice.lint import calls
+
+    for hook, with_kwargs in instance.cells.get("#hooks") or ():
+        packed = Seq("tuple", tuple(args))
+        if with_kwargs:
+            table = Dict()
+            table.cells.update({k: v for k, v in kwargs.items() if k not in ("*", "**")})
+            result = calls.call(run, hook, [instance, packed, table], {}, node, frame)
+            if (
+                isinstance(result, Seq)
+                and len(result.items) == 2
+                and isinstance(result.items[0], Seq)
+                and result.items[0].rest is None
+            ):
+                args = list(result.items[0].items)
+                if isinstance(result.items[1], Dict):
+                    kwargs = {str(k): v for k, v in result.items[1].cells.items()}
+            elif not (isinstance(result, Const) and result.value is None):
+                args, kwargs = [Unknown() for _ in args], {k: Unknown() for k in kwargs}
+        else:
+            result = calls.call(run, hook, [instance, packed], {}, node, frame)
+            if isinstance(result, Seq) and result.rest is None:
+                args = list(result.items)
+            elif isinstance(result, Const) and result.value is None:
+                pass
+            elif isinstance(result, Tensor):
+                args = [result]
+            else:
+                args = [Unknown() for _ in args]
+    return args, kwargs
+
+
+def rank_after(name: str, rank: Rank) -> Rank:
+    """The rank of a layer's result."""
+    return -1 if name in api.PARAMETERS else rank
+
+
+__all__ = ["Num", "join"]

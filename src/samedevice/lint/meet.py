@@ -1,0 +1,289 @@
+"""What the interpreter found: places where devices meet that must not, kept until the rules name them."""
+
+import ast
+from typing import Any
+
+from samedevice.lint.devices import Dev
+from samedevice.lint.run import Frame, Run
+from samedevice.lint.values import Device, Event, Instance, Param, Site, Stack, Tensor, Value
+
+
+class Operand:
+    """One operand of a call: the tensor, the value that held it and its expression."""
+
+    __slots__ = ("name", "node", "tensor", "value")
+
+    def __init__(self, tensor: Tensor, value: Value, node: ast.AST | None, name: str = "") -> None:
+        self.tensor = tensor
+        self.value = value
+        self.node = node
+        self.name = name
+
+
+class Found:
+    """One thing to report.
+
+    Attributes:
+        kind: "operands", "index", "host-only", "pin", "generator", "discarded", … as the rules know them.
+        path: the calls that lead there, outermost first, then the place itself.
+        stray: the operand out of place, `other` one that shows it.
+        frames: the frames alive at that time, outermost first.
+        anchor: an expression that gives the wanted device where the stray was made, if one is known.
+    """
+
+    __slots__ = (
+        "anchor",
+        "entry",
+        "extra",
+        "family",
+        "in_place",
+        "kind",
+        "likely",
+        "operator",
+        "other",
+        "owner",
+        "path",
+        "stray",
+        "wanted",
+    )
+
+    def __init__(
+        self, kind: str, operator: str, path: Stack, stray: Operand | None, other: Operand | None
+    ) -> None:
+        self.kind = kind
+        self.operator = operator
+        self.path = path
+        self.stray = stray
+        self.other = other
+        self.family = "strict"
+        self.in_place = False
+        self.likely = False
+        self.wanted: Dev | None = None
+        self.anchor: str | None = None
+        self.extra: dict[str, Any] = {}
+        self.entry: str | None = None
+        self.owner: Instance | None = None
+
+    @property
+    def site(self) -> Site:
+        return self.path[-1]
+
+
+def record(run: Run, found: Found, key: Any) -> None:
+    """Keep `found` unless it is known already."""
+    if run.quiet or key in run.seen:
+        return
+    run.seen.add(key)
+    found.entry = "shallow" if run.shallow else None
+    run.meetings.append(found)
+
+
+def path_to(frame: Frame, node: ast.AST) -> Stack:
+    """The calls that lead to `node`, and `node`."""
+    return (*frame.stack, Site(frame.file, node, frame.name))
+
+
+def operands(
+    run: Run, family: str, node: ast.AST, operator: str, clash: tuple[Operand, Operand], all_operands: list[Operand],
+    frame: Frame, in_place: bool,
+) -> None:  # fmt: skip
+    """Two operands of one call on different devices."""
+    stray, other = choose(clash[0], clash[1])
+    if stray.tensor.maybe and stray.tensor.dev is not None and not stray.tensor.dev.is_cpu:
+        return
+    found = Found("index" if family == "index" else "operands", operator, path_to(frame, node), stray, other)
+    found.family = family
+    found.in_place = in_place
+    found.wanted = other.tensor.dev
+    found.likely = stray.tensor.likely or other.tensor.likely
+    birth = stray.tensor.birth
+    key = (id(node), id(birth.site.node) if birth else None, str(stray.tensor.dev), str(other.tensor.dev))
+    if key in run.seen:
+        return
+    found.owner = owner_of(stray)
+    found.anchor = anchor(run, found, frame)
+    record(run, found, key)
+
+
+def choose(one: Operand, other: Operand) -> tuple[Operand, Operand]:
+    """Which of two is out of place: the one on the CPU; of two GPUs the one placed by less."""
+    a, b = one.tensor.dev, other.tensor.dev
+    assert a is not None and b is not None
+    if a.is_cpu:
+        return one, other
+    if b.is_cpu:
+        return other, one
+    if b.type == "replica":
+        return one, other
+    if a.type == "replica":
+        return other, one
+    if isinstance(one.value, Param) != isinstance(other.value, Param):
+        return (other, one) if isinstance(one.value, Param) else (one, other)
+    if weight(one) > weight(other):
+        return other, one
+    if weight(other) > weight(one):
+        return one, other
+    return other, one
+
+
+def weight(operand: Operand) -> int:
+    """How firmly an operand sits where it is: what a model computed stands above what was moved by hand."""
+    tensor = operand.tensor
+    if tensor.batch is not None or (tensor.birth is not None and tensor.birth.kind == "loaded"):
+        return 0
+    if tensor.birth is not None and tensor.birth.kind == "parameter":
+        return 2
+    return 1
+
+
+def owner_of(operand: Operand) -> Instance | None:
+    """The module that a parameter belongs to."""
+    return operand.value.owner if isinstance(operand.value, Param) else None
+
+
+def discarded_move(run: Run, statement: ast.Expr, original: Tensor, moved: Tensor, frame: Frame) -> None:
+    """A moved copy thrown away."""
+    call = statement.value
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    found = Found(
+        "discarded",
+        call.func.attr,
+        path_to(frame, statement),
+        Operand(original, original, call.func.value),
+        None,
+    )
+    found.wanted = moved.dev
+    record(run, found, ("discarded", id(statement)))
+
+
+def simple(
+    run: Run,
+    kind: str,
+    operator: str,
+    node: ast.AST,
+    frame: Frame,
+    stray: Operand | None = None,
+    **extra: Any,
+) -> Found:
+    """A mistake that one operand alone shows."""
+    found = Found(kind, operator, path_to(frame, node), stray, None)
+    found.extra = extra
+    if stray is not None:
+        found.owner = owner_of(stray)
+        found.wanted = extra.get("wanted")
+        found.likely = stray.tensor.likely
+    record(run, found, (kind, id(node), id(extra.get("culprit"))))
+    return found
+
+
+def anchor(run: Run, found: Found, frame: Frame) -> str | None:
+    """An expression that gives the wanted device at the stray's birth (or at the meeting)."""
+    stray = found.stray
+    if stray is None or stray.tensor.birth is None or found.other is None:
+        return None
+    birth = stray.tensor.birth
+    for alive in reversed(run.frames):
+        if alive.func is None or not contains(alive.func.node, birth.site.node):
+            if not (
+                alive.func is None and birth.site.function == "<module>" and birth.site.file is alive.file
+            ):
+                continue
+        text = search(alive, found.wanted, birth.site.line)
+        if text is not None:
+            return text
+        other = found.other.node
+        if alive is frame and other is not None and stable(other, alive, birth.site.line):
+            return f"{ast.unparse(other)}.device"
+        return None
+    return None
+
+
+def contains(outer: ast.AST, inner: ast.AST) -> bool:
+    """Whether one node's text lies within the other's."""
+    start, end = getattr(outer, "lineno", 0), getattr(outer, "end_lineno", 0)
+    return bool(start <= getattr(inner, "lineno", 0) <= end)
+
+
+def search(frame: Frame, wanted: Dev | None, line: int) -> str | None:
+    """A local name on the wanted device that is bound before `line`."""
+    from samedevice.lint.devices import same
+
+    if wanted is None:
+        return None
+    parameters = arguments(frame)
+    best: str | None = None
+    names = dict(frame.module.env)
+    names.update(frame.locals)
+    for name, value in names.items():
+        if not isinstance(name, str) or name.startswith(("#", "nonlocal ")):
+            continue
+        local = name in frame.locals
+        if (
+            local
+            and frame.func is not None
+            and name not in parameters
+            and not bound_before(frame, name, line)
+        ):
+            continue
+        if not local and frame.func is None:
+            continue
+        if isinstance(value, Device) and value.dev is not None and same(value.dev, wanted):
+            if frame.func is None and not bound_before(frame, name, line):
+                continue
+            return name
+    for name in parameters:
+        value = frame.locals.get(name)
+        if (
+            isinstance(value, Tensor)
+            and value.dev is not None
+            and same(value.dev, wanted)
+            and rebound(frame, name) is False
+        ):
+            best = best or f"{name}.device"
+    return best
+
+
+def arguments(frame: Frame) -> list[str]:
+    """The parameter names of a frame's function."""
+    if frame.func is None:
+        return []
+    a = frame.func.node.args
+    return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+
+
+def stores(frame: Frame, name: str) -> list[int]:
+    """The lines at which a frame's code binds `name`."""
+    root: ast.AST = frame.func.node if frame.func is not None else frame.file.parsed()
+    return [
+        n.lineno
+        for n in ast.walk(root)
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+    ]
+
+
+def bound_before(frame: Frame, name: str, line: int) -> bool:
+    """Whether the only bindings of `name` stand before `line`."""
+    lines = stores(frame, name)
+    return bool(lines) and min(lines) < line
+
+
+def rebound(frame: Frame, name: str) -> bool:
+    """Whether a parameter is bound again."""
+    return bool(stores(frame, name))
+
+
+def stable(node: ast.AST, frame: Frame, line: int) -> bool:
+    """Whether an expression is a plain name or attribute chain that is bound before `line`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return False
+    if node.id in ("self", "cls"):
+        return True
+    if node.id in arguments(frame):
+        lines = stores(frame, node.id)
+        return not lines or min(lines) < line
+    return bound_before(frame, node.id, line)
+
+
+__all__ = ["Event", "Found", "Operand", "operands", "record", "simple"]

@@ -1,0 +1,284 @@
+"""The mutable part of the abstract machine: a trail that undoes writes, and the join of two worlds."""
+
+from typing import Any
+
+from samedevice.lint.devices import Dev, same, symbol
+from samedevice.lint.values import (
+    REST,
+    UNKNOWN,
+    Alts,
+    Array,
+    Const,
+    Device,
+    Dict,
+    Func,
+    Num,
+    Param,
+    Seq,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+MISSING = object()
+Cells = dict[Any, Any]
+Changes = dict[tuple[int, Any], tuple[Cells, Any, Any]]
+
+
+class Trail:
+    """Every write to locals, attributes and containers goes through here."""
+
+    __slots__ = ("log",)
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Cells, Any, Any]] = []
+
+    def write(self, cells: Cells, key: Any, value: Any) -> None:
+        """`cells[key] = value`, remembered."""
+        self.log.append((cells, key, cells.get(key, MISSING)))
+        cells[key] = value
+
+    def erase(self, cells: Cells, key: Any) -> None:
+        """`del cells[key]`, remembered."""
+        if key in cells:
+            self.log.append((cells, key, cells[key]))
+            del cells[key]
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self.log)
+
+    def changes(self, mark: int) -> Changes:
+        """What was written since `mark`: by cell the value now, and the value before."""
+        found: Changes = {}
+        for cells, key, old in self.log[mark:]:
+            place = (id(cells), key)
+            if place not in found:
+                found[place] = (cells, cells.get(key, MISSING), old)
+        return found
+
+    def rewind(self, mark: int) -> None:
+        """Undo all writes since `mark`."""
+        log = self.log
+        while len(log) > mark:
+            cells, key, old = log.pop()
+            if old is MISSING:
+                cells.pop(key, None)
+            else:
+                cells[key] = old
+
+    def merge(self, one: Changes, other: Changes, exact: bool) -> None:
+        """The world after a branch, from what each side changed of the present one."""
+        for place in one.keys() | other.keys():
+            cells, a, before = one.get(place) or (None, MISSING, MISSING)
+            other_cells, b, other_before = other.get(place) or (None, MISSING, MISSING)
+            if cells is None:
+                cells, a = other_cells, other_before
+            if other_cells is None:
+                b = before
+            assert cells is not None
+            key = place[1]
+            if a is b:
+                joined = a
+            elif a is MISSING or b is MISSING:
+                joined = (
+                    (b if a is MISSING else a)
+                    if exact or isinstance(key, str) is False
+                    else weaken(b if a is MISSING else a)
+                )
+            else:
+                joined = join_cells(key, a, b, exact)
+            if joined is MISSING:
+                self.erase(cells, key)
+            else:
+                self.write(cells, key, joined)
+
+
+def join_cells(key: Any, a: Any, b: Any, exact: bool) -> Any:
+    """The join of two cell contents, which need not be values for the analysis's own keys."""
+    if isinstance(a, Value) and isinstance(b, Value):
+        return join(a, b, exact)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if key == "items":
+            if len(a) == len(b):
+                return tuple(join(x, y, exact) for x, y in zip(a, b, strict=True))
+            longer = a if len(a) > len(b) else b
+            shorter = b if len(a) > len(b) else a
+            return (
+                tuple(join(x, y, exact) for x, y in zip(shorter, longer, strict=False))
+                + longer[len(shorter) :]
+            )
+        return a if len(a) >= len(b) else b
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {**a, **b}
+    return a
+
+
+def weaken(value: Any) -> Any:
+    """What remains of a value that only one side of an unknown branch gave."""
+    return value
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The alternatives of a value."""
+    return value.options if isinstance(value, Alts) else (value,)
+
+
+def join(a: Value, b: Value, exact: bool) -> Value:
+    """One of two values; `exact` when data decides, so that both really occur."""
+    if a is b:
+        return a
+    if isinstance(a, Alts) or isinstance(b, Alts):
+        found: list[Value] = []
+        for value in (*options(a), *options(b)):
+            if not any(equal(value, known) for known in found):
+                found.append(value)
+        if len(found) == 1:
+            return found[0]
+        if exact and len(found) <= 4:
+            return Alts(tuple(found))
+        result = found[0]
+        for value in found[1:]:
+            result = join_pair(result, value, exact=False)
+        return result
+    return join_pair(a, b, exact)
+
+
+def join_pair(a: Value, b: Value, exact: bool) -> Value:
+    if equal(a, b):
+        return a
+    if isinstance(a, Const) and isinstance(b, Const) and a.value is not None and b.value is not None:
+        if isinstance(a.value, str) and isinstance(b.value, str):
+            return join_devices(a, b) or Num()
+        return Num()
+    if isinstance(a, Device | Const) and isinstance(b, Device | Const):
+        device = join_devices(a, b)
+        if device is not None:
+            return device
+    if isinstance(a, Num | Const) and isinstance(b, Num | Const):
+        known = [v for v in (a, b) if not (isinstance(v, Const) and v.value is None)]
+        return Num() if len(known) == 2 else Alts((a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return join_tensors(a, b, exact)
+    if exact:
+        return Alts((a, b))
+    if isinstance(a, Const) and a.value is None:
+        return Alts((a, b)) if not isinstance(b, Tensor) else Alts((a, unsure(b)))
+    if isinstance(b, Const) and b.value is None:
+        return Alts((b, a)) if not isinstance(a, Tensor) else Alts((b, unsure(a)))
+    return Unknown()
+
+
+def unsure(tensor: Tensor) -> Tensor:
+    """The tensor of a branch that configuration chose: it is what it is when it exists."""
+    return tensor
+
+
+def join_devices(a: Value, b: Value) -> Value | None:
+    """A device that is one of two: a symbol, which stands for the accelerator."""
+    one, two = device_of(a), device_of(b)
+    if one is None or two is None:
+        return None
+    if same(one, two):
+        return a
+    if one.is_cpu or two.is_cpu:
+        other = two if one.is_cpu else one
+        chosen = a if one.is_cpu else b
+        site = getattr(chosen, "site", None)
+        if other.is_symbol:
+            return Device(other, site)
+        return Device(symbol(("choice", id(site) if site else other), str(other)), site)
+    return Device(symbol(("choice", str(one), str(two)), f"{one} or {two}"), None)
+
+
+def device_of(value: Value) -> Dev | None:
+    """The device of a device-like value."""
+    from samedevice.lint.devices import parse_device
+
+    if isinstance(value, Device):
+        return value.dev
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return parse_device(value.value)
+    return None
+
+
+def join_tensors(a: Tensor, b: Tensor, exact: bool) -> Value:
+    if a.dev is not None and b.dev is not None and same(a.dev, b.dev):
+        result = (a if a.birth is not None else b).copy()
+        result.rank = (
+            a.rank if a.rank == b.rank else None if None in (a.rank, b.rank) or 0 in (a.rank, b.rank) else -1
+        )
+        return result
+    if exact:
+        return Alts((a, b))
+    result = a.copy()
+    result.dev = None
+    result.rank = a.rank if a.rank == b.rank else None
+    return result
+
+
+def equal(a: Value, b: Value) -> bool:
+    """Whether two values are worth one alternative."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a.value == b.value and type(a.value) is type(b.value)
+    if isinstance(a, Num | Array):
+        return True
+    if isinstance(a, Unknown):
+        return a is b
+    if isinstance(a, Device) and isinstance(b, Device):
+        return same(a.dev, b.dev)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return (
+            a.dev is not None
+            and b.dev is not None
+            and same(a.dev, b.dev)
+            and a.rank == b.rank
+            and a.held is b.held
+        )
+    if isinstance(a, Func) and isinstance(b, Func):
+        return a.node is b.node and a.closure is b.closure
+    return False
+
+
+def element(value: Value) -> Value:
+    """Any item of a container, UNKNOWN if none is known."""
+    if isinstance(value, Seq):
+        found: Value | None = value.rest
+        for item in value.items:
+            found = item if found is None else join(found, item, True)
+        return found if found is not None else UNKNOWN
+    if isinstance(value, Dict):
+        found = None
+        for item in value.cells.values():
+            found = item if found is None else join(found, item, True)
+        return found if found is not None else UNKNOWN
+    return UNKNOWN
+
+
+def leaves(value: Value, depth: int = 3) -> list[Tensor]:
+    """The tensors inside a structure of lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Param):
+        return [value.tensor]
+    if depth == 0:
+        return []
+    if isinstance(value, Alts):
+        return [t for option in value.options for t in leaves(option, depth)]
+    if isinstance(value, Seq):
+        parts = [*value.items, *([value.rest] if value.rest is not None else [])]
+        return [t for part in parts for t in leaves(part, depth - 1)]
+    if isinstance(value, Dict):
+        return [
+            t for part in value.cells.values() if isinstance(part, Value) for t in leaves(part, depth - 1)
+        ]
+    return []
+
+
+__all__ = ["REST", "Trail", "element", "equal", "join", "leaves", "options"]

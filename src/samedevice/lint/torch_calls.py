@@ -1,0 +1,607 @@
+"""Calls of functions and classes of torch, by their name after "torch."."""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from samedevice.lint import builtin_objects, loaders, meet, methods, modules, tensors
+from samedevice.lint.devices import CPU, CUDA, REPLICA, Dev, parse_device, symbol
+from samedevice.lint.meet import Operand
+from samedevice.lint.run import Frame, Run
+from samedevice.lint.state import element, options
+from samedevice.lint.tensors import tensor_of
+from samedevice.lint.values import (
+    ARRAY,
+    NONE,
+    NUM,
+    UNKNOWN,
+    Array,
+    Const,
+    Device,
+    Dict,
+    Instance,
+    Num,
+    Param,
+    Rank,
+    Seq,
+    Tensor,
+    Unknown,
+    Value,
+)
+from samedevice.torch_facts import api
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+Handler = Callable[[Run, str, Args, Kwargs, ast.AST, Frame], Value]
+
+
+def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.<name>(...)`."""
+    handler = SPECIAL.get(name)
+    if handler is not None:
+        return handler(run, name, args, kwargs, node, frame)
+    if name in api.FACTORIES:
+        return factory(run, name, args, kwargs, node, frame, api.FACTORIES[name])
+    if name in api.HOST_FACTORIES:
+        return factory(run, name, args, kwargs, node, frame, api.HOST_FACTORIES[name], host=True)
+    if name.startswith("cuda.") and name[5:] in api.HOST_FACTORIES:
+        return run.fresh(CUDA, -1, "factory", node, frame, f"torch.{name}")
+    if name in api.LIKE_FACTORIES:
+        return like(run, name, args, kwargs, node, frame)
+    if name in api.JOINING:
+        return joining(run, name, args, kwargs, node, frame)
+    if name.startswith("nn.functional."):
+        return functional(run, name[14:], args, kwargs, node, frame)
+    if name.startswith("nn.utils.rnn."):
+        return recurrent_tool(run, name[13:], args, kwargs, node, frame)
+    if name.startswith("nn.init."):
+        return args[0] if args else Unknown()
+    if name.startswith("nn.") and name[3:] in MODULE_CLASSES:
+        return modules.construct(run, name[3:], args, kwargs, node, frame)
+    if name.startswith("optim.") and name[6:] in api.OPTIMIZERS:
+        return builtin_objects.optimizer(run, name[6:], args, kwargs, node, frame)
+    if name.startswith(("cuda.", "backends.", "distributed.", "random.", "autograd.", "profiler.", "utils.")):
+        for prefix in ("cuda.", "backends.", "distributed.", "autograd."):
+            if name.startswith(prefix) and name.rpartition(".")[2] in QUIET:
+                return NUM
+        from samedevice.lint import calls
+
+        if name in ("autograd.grad",):
+            return gradients(args, kwargs)
+        return calls.unknown_call(run, Unknown(f"torch.{name}"), args, kwargs, node, frame)
+    first = args[0] if args else kwargs.get("input", UNKNOWN)
+    if name.startswith("special."):
+        name = name[8:]
+    results = [
+        methods.follow(
+            run, name, option, args[1:], {k: v for k, v in kwargs.items() if k != "input"}, node, frame, False
+        )
+        for option in options(first)
+    ]
+    if not tensors_in(first):
+        second = next((o for a in args[1:] for o in options(a) if tensor_of(o) is not None), None)
+        if second is not None and (name in api.ITERATOR or name in api.STRICT):
+            found = methods.operands_of(run, name, None, args, kwargs, node)
+            family = "iterator" if name in api.ITERATOR else "strict"
+            return tensors.check(run, family, node, f"torch.{name}", found, frame)
+        if name in api.TO_HOST:
+            return NUM
+    fix_nodes(run)
+    from samedevice.lint.state import join
+
+    value = results[0]
+    for other in results[1:]:
+        value = join(value, other, True)
+    return value
+
+
+def fix_nodes(run: Run) -> None:
+    """Kept as a seam: operands of functions carry their own argument nodes."""
+
+
+def tensors_in(value: Value) -> bool:
+    return any(tensor_of(o) is not None for o in options(value))
+
+
+MODULE_CLASSES = (
+    frozenset(api.PARAMETERS) | frozenset(api.LOSS_MODULES) | api.STATELESS | api.CONTAINERS
+    | {"Module", "DataParallel", "parallel.DistributedDataParallel"}
+)  # fmt: skip
+
+QUIET = frozenset(
+    "synchronize empty_cache manual_seed manual_seed_all memory_allocated max_memory_allocated reset_peak_memory_stats get_rank "
+    "get_world_size barrier init_process_group destroy_process_group set_detect_anomaly ipc_collect memory_reserved is_initialized "
+    "get_device_name get_device_properties is_bf16_supported mem_get_info".split()
+)
+
+
+def placed(run: Run, device: Device | None) -> Dev | None:
+    """The device of something made there; under DataParallel "cuda" is each replica's own."""
+    if device is None:
+        return None
+    if run.replicating and device.dev == CUDA:
+        return REPLICA
+    return device.dev
+
+
+def factory(
+    run: Run,
+    name: str,
+    args: Args,
+    kwargs: Kwargs,
+    node: ast.AST,
+    frame: Frame,
+    how: int | str | None,
+    host: bool = False,
+) -> Value:
+    """A new tensor."""
+    rank = factory_rank(name, how, args, kwargs)
+    out = kwargs.get("out")
+    if out is not None and tensor_of(out) is not None:
+        return out
+    kind = "numpy" if name in ("from_numpy", "frombuffer") else "factory"
+    given, device = methods.device_argument(run, kwargs, frame)
+    data = args[0] if args else kwargs.get("data", UNKNOWN)
+    if name in ("tensor", "as_tensor", "asarray", "Tensor") and not given:
+        held = next((t for o in options(data) if (t := tensor_of(o)) is not None), None)
+        if held is not None:
+            return held.derive(held.rank)
+    if name in ("as_tensor", "asarray") and not given and not tensors.host_values(data):
+        return run.fresh(None, rank, kind, node, frame, f"torch.{name}")
+    if name in ("from_numpy",) and tensor_of(data) is not None:
+        return Unknown()
+    if name == "normal" and any(tensor_of(a) is not None for a in args):
+        source = next(t for a in args if (t := tensor_of(a)) is not None)
+        return source.derive(source.rank)
+    if host:
+        dev: Dev | None = CPU
+        chosen = None
+    elif given:
+        dev, chosen = placed(run, device), device
+    else:
+        dev, chosen = placed(run, run.default), None
+    tensor = run.fresh(dev, rank, kind, node, frame, f"torch.{name}")
+    tensor.choice = chosen
+    if given and run.tracing and device is not None:
+        run.tracing[-1].append(tensor.birth)
+    methods.generator_check(run, kwargs.get("generator"), dev, node, frame)
+    return tensor
+
+
+def factory_rank(name: str, how: int | str | None, args: Args, kwargs: Kwargs) -> Rank:
+    """The rank of a factory's result."""
+    if how == "shape":
+        if args and isinstance(args[0], Array | Unknown) and name in api.HOST_FACTORIES:
+            return None if isinstance(args[0], Unknown) else -1
+        return tensors.shape_rank(args, kwargs)
+    if how == "size0":
+        return tensors.shape_rank(args[:1], kwargs)
+    if how == "size":
+        size = kwargs.get("size", args[-1] if args else None)
+        return tensors.shape_rank([size], {}) if size is not None else None
+    if how == "data":
+        return tensors.data_rank(args[0] if args else kwargs.get("data"))
+    return how if isinstance(how, int) else None
+
+
+def like(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`zeros_like` and its kin."""
+
+    def one(option: Value) -> Value:
+        tensor = tensor_of(option)
+        if tensor is None:
+            given, device = methods.device_argument(run, kwargs, frame)
+            if given and device is not None:
+                made = run.fresh(placed(run, device), None, "factory", node, frame, f"torch.{name}")
+                made.choice = device
+                return made
+            return Unknown()
+        made = Tensor(
+            tensor.dev, tensor.rank, run.event("following", node, frame, f"torch.{name}", extra=option)
+        )
+        made.likely = tensor.likely
+        if tensor.dev is not None and tensor.dev.is_cpu:
+            made.birth, made.batch, made.held = tensor.birth, tensor.batch, tensor.held
+            made.moved, made.choice = tensor.moved, tensor.choice
+        return methods.with_device(run, made, kwargs, frame)
+
+    from samedevice.lint.exprs import distribute
+
+    return distribute(args[0] if args else kwargs.get("input", UNKNOWN), one)
+
+
+def joining(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.cat` and its kin."""
+    source = args[0] if args else kwargs.get("tensors", UNKNOWN)
+    if name in ("meshgrid", "block_diag", "cartesian_prod") and not isinstance(source, Seq):
+        source = Seq("tuple", tuple(args))
+    found: list[Operand] = []
+    parts: list[Value] = []
+    whole = methods.argument_node(node, 0)
+    for container in options(source):
+        if isinstance(container, Seq):
+            parts.extend(container.items)
+            if container.rest is not None:
+                parts.append(container.rest)
+    nodes: list[Any] = (
+        list(whole.elts)
+        if isinstance(whole, ast.List | ast.Tuple) and len(whole.elts) == len(parts)
+        else [None] * len(parts)
+    )
+    known = True
+    for part, part_node in zip(parts, nodes, strict=True):
+        for option in options(part):
+            tensor = tensor_of(option)
+            if tensor is None:
+                known = False
+                continue
+            found.append(Operand(tensor, option, part_node if part_node is not None else whole))
+    if not found:
+        return Unknown()
+    result = tensors.check(run, "strict", node, f"torch.{name}", found, frame)
+    if not known and isinstance(result, Tensor) and result.dev is not None and result.dev.is_cpu and False:
+        result.dev = None
+    assert isinstance(result, Tensor)
+    result = result.derive(-1)
+    if name in ("meshgrid",):
+        return Seq("tuple", (), result)
+    return result
+
+
+def functional(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.nn.functional.<name>`."""
+    found = methods.operands_of(run, name, None, args, kwargs, node)
+    if name in api.LOSSES or name in api.FUNCTIONAL_STRICT:
+        if not found:
+            return Unknown()
+        result = (
+            tensors.check(run, "strict", node, f"F.{name}", found, frame)
+            if len(found) > 1
+            else tensors.combine(found)
+        )
+        assert isinstance(result, Tensor)
+        if name in api.LOSSES:
+            reduction = kwargs.get("reduction")
+            output = result.derive(
+                None
+                if reduction is not None
+                and not (isinstance(reduction, Const) and reduction.value in ("mean", "sum"))
+                else 0
+            )
+            if isinstance(reduction, Const) and reduction.value == "none":
+                output.rank = -1
+            output.batch = output.bound = None
+            return output
+        output = result.derive(-1)
+        output.batch = None
+        return output
+    first = args[0] if args else kwargs.get("input", UNKNOWN)
+    return methods.follow(run, name, first, args[1:], kwargs, node, frame, False)
+
+
+def recurrent_tool(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.nn.utils.rnn`: lengths belong on the CPU."""
+    if name == "pack_padded_sequence":
+        lengths = args[1] if len(args) > 1 else kwargs.get("lengths", UNKNOWN)
+        for option in options(lengths):
+            tensor = tensor_of(option)
+            if (
+                tensor is not None
+                and tensor.dev is not None
+                and (tensor.dev.is_gpu or (tensor.dev.is_symbol and tensor.moved is not None))
+            ):
+                meet.simple(
+                    run,
+                    "lengths",
+                    "pack_padded_sequence",
+                    node,
+                    frame,
+                    Operand(
+                        tensor,
+                        option,
+                        methods.argument_node(node, 1) or methods.argument_node(node, 0, "lengths"),
+                    ),
+                )
+        tensor = tensor_of(args[0]) if args else None
+        return tensor.derive(-1) if tensor is not None else Unknown()
+    if name in ("pad_sequence", "pack_sequence"):
+        return joining(run, "stack", args, kwargs, node, frame)
+    if name == "pad_packed_sequence":
+        tensor = tensor_of(args[0]) if args else None
+        if tensor is not None:
+            return Seq(
+                "tuple", (tensor.derive(-1), run.fresh(CPU, 1, "lengths", node, frame, "pad_packed_sequence"))
+            )
+    return Unknown()
+
+
+def gradients(args: Args, kwargs: Kwargs) -> Value:
+    """`torch.autograd.grad`: one gradient for each input, where the input is."""
+    inputs = args[1] if len(args) > 1 else kwargs.get("inputs", UNKNOWN)
+    if isinstance(inputs, Seq):
+        return Seq(
+            "tuple",
+            tuple(t.derive(t.rank) if (t := tensor_of(i)) is not None else Unknown() for i in inputs.items),
+            inputs.rest,
+        )
+    tensor = tensor_of(inputs)
+    return Seq("tuple", (tensor.derive(tensor.rank),)) if tensor is not None else Unknown()
+
+
+def make_device(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.device(...)`."""
+    if not args:
+        return Device(symbol(("device", id(node)), "device"), frame.site(node))
+    value = args[0]
+    if isinstance(value, Const) and isinstance(value.value, str):
+        dev = parse_device(value.value)
+        if dev is None:
+            return UNKNOWN
+        if len(args) > 1:
+            index = args[1]
+            dev = (
+                Dev(dev.type, index.value)
+                if isinstance(index, Const) and isinstance(index.value, int)
+                else Dev("?", None, ("index", id(index)), f"{dev.type}:…")
+            )
+        return Device(dev, value.site or frame.site(node), value.default)
+    if isinstance(value, Const) and isinstance(value.value, int):
+        return Device(Dev("cuda", value.value), frame.site(node))
+    if isinstance(value, Device):
+        return value
+    if isinstance(value, Unknown):
+        shown = value.name or "device"
+        return Device(
+            symbol(value if value is not UNKNOWN else ("device", id(node)), shown), frame.site(node)
+        )
+    if isinstance(value, Num):
+        return Device(symbol(("device", value.tag or id(node)), "device"), frame.site(node))
+    found = [make_device(run, name, [o], {}, node, frame) for o in options(value)]
+    from samedevice.lint.state import join
+
+    result = found[0]
+    for other in found[1:]:
+        result = join(result, other, False)
+    return result
+
+
+def set_default(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.set_default_device` and `set_default_tensor_type`."""
+    value = args[0] if args else UNKNOWN
+    if name == "set_default_device":
+        run.default = tensors.device_value(value, frame)
+        if isinstance(value, Const) and value.value is None:
+            run.default = Device(CPU)
+    else:
+        text = value.value if isinstance(value, Const) else ast.unparse(node)
+        run.default = Device(CUDA) if "cuda" in str(text) else run.default
+    run.default_named = run.event("default", node, frame, name)
+    return NONE
+
+
+def load(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.load`: what was saved under this name in the program, where it was then."""
+    where = kwargs.get("map_location", args[1] if len(args) > 1 else None)
+    saved = run.saved.get(path_key(args[0] if args else UNKNOWN))
+    if saved is None:
+        return Unknown("loaded")
+    device = (
+        None
+        if where is None or (isinstance(where, Const) and where.value is None)
+        else tensors.device_value(where, frame)
+    )
+    event = run.event("loaded", node, frame, "torch.load")
+    return restored(saved, event, device, where is None)
+
+
+def restored(value: Value, event: Any, device: Device | None, as_saved: bool, depth: int = 4) -> Value:
+    """A saved structure, as it comes back."""
+    tensor = tensor_of(value)
+    if tensor is not None:
+        result = Tensor(
+            tensor.dev if as_saved else (None if device is None else device.dev), tensor.rank, event
+        )
+        result.choice = device
+        return result
+    if depth and isinstance(value, Dict):
+        table = Dict()
+        for key, item in value.cells.items():
+            if isinstance(item, Value):
+                table.cells[key] = restored(item, event, device, as_saved, depth - 1)
+        return table
+    if depth and isinstance(value, Seq):
+        rest = value.rest
+        return Seq(
+            value.kind,
+            tuple(restored(i, event, device, as_saved, depth - 1) for i in value.items),
+            None if rest is None else restored(rest, event, device, as_saved, depth - 1),
+        )
+    return value if isinstance(value, Const | Num | Array) else Unknown("loaded")
+
+
+def save(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.save`: remembered under the path it was given."""
+    if len(args) > 1:
+        run.saved[path_key(args[1])] = frozen(args[0])
+    return NONE
+
+
+def frozen(value: Value, depth: int = 4) -> Value:
+    """A copy of a structure as it is now."""
+    tensor = tensor_of(value)
+    if tensor is not None:
+        return tensor.copy()
+    if depth and isinstance(value, Dict):
+        table = Dict()
+        for key, item in value.cells.items():
+            if isinstance(item, Value):
+                table.cells[key] = frozen(item, depth - 1)
+        return table
+    if depth and isinstance(value, Seq):
+        rest = value.rest
+        return Seq(
+            value.kind,
+            tuple(frozen(i, depth - 1) for i in value.items),
+            None if rest is None else frozen(rest, depth - 1),
+        )
+    return value
+
+
+def path_key(value: Value) -> object:
+    """What identifies a file: its constant name, or the value that names it."""
+    if isinstance(value, Const):
+        return ("name", value.value)
+    if isinstance(value, Num) and value.tag:
+        return ("template", value.tag)
+    return value
+
+
+def trace(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.jit.trace(model, example)`."""
+    from samedevice.lint import calls
+
+    model = args[0] if args else UNKNOWN
+    if not isinstance(model, Instance) or not modules.is_module(model):
+        return Unknown()
+    example = args[1] if len(args) > 1 else kwargs.get("example_inputs", UNKNOWN)
+    inputs = list(example.items) if isinstance(example, Seq) and example.kind == "tuple" else [example]
+    run.tracing.append([])
+    try:
+        calls.call(run, model, inputs, {}, node, frame)
+    finally:
+        baked = run.tracing.pop()
+    traced = Instance(None, "torch.jit.traced", run.event("created", node, frame, "torch.jit.trace"))
+    modules.begin(run, traced)
+    traced.cells["#module"] = model
+    traced.cells["#baked"] = baked[0] if baked else None
+    traced.cells["#device"] = modules.device_of(model)
+    return traced
+
+
+def parameter(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`nn.Parameter(data)`."""
+    source = args[0] if args else kwargs.get("data", UNKNOWN)
+    tensor = next((t for o in options(source) if (t := tensor_of(o)) is not None), None)
+    held = (
+        tensor.copy()
+        if tensor is not None
+        else Tensor(None, None, run.event("parameter", node, frame, "nn.Parameter"))
+    )
+    held.held = None
+    if held.birth is None:
+        held.birth = run.event("parameter", node, frame, "nn.Parameter")
+    return Param(held)
+
+
+def buffer(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`nn.Buffer(data)`."""
+    tensor = tensor_of(args[0]) if args else None
+    if tensor is None:
+        return Unknown()
+    held = tensor.copy()
+    held.buffer = "Buffer"
+    return held
+
+
+def generator(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.Generator(device)`: the CPU's unless it is told otherwise, whatever the default device is."""
+    made = Instance(None, "torch.Generator", run.event("created", node, frame, "torch.Generator"))
+    value = args[0] if args else kwargs.get("device")
+    device = (
+        Device(CPU)
+        if value is None or (isinstance(value, Const) and value.value is None)
+        else tensors.device_value(value, frame)
+    )
+    made.cells["#device"] = device if device is not None else UNKNOWN
+    return made
+
+
+def dataset(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`TensorDataset`, `Subset` and their kin."""
+    made = Instance(None, "torch." + name, run.event("created", node, frame, name))
+    if name.endswith("TensorDataset"):
+        made.cells["#tensors"] = tuple(args)
+    else:
+        first = args[0] if args else UNKNOWN
+        made.cells["#dataset"] = element(first) if isinstance(first, Seq) else first
+    return made
+
+
+def random_split(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`random_split(dataset, lengths)`."""
+    part = dataset(run, "utils.data.Subset", args[:1], {}, node, frame)
+    lengths = args[1] if len(args) > 1 else kwargs.get("lengths", UNKNOWN)
+    if isinstance(lengths, Seq) and lengths.rest is None:
+        return Seq("list", tuple(part for _ in lengths.items))
+    return Seq("list", (), part)
+
+
+def no_operation(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    return Unknown("quiet")
+
+
+def constant(value: Value) -> Handler:
+    """A handler that always gives `value`."""
+    return lambda run, name, args, kwargs, node, frame: value
+
+
+def context(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """A context manager that leaves devices alone."""
+    value = Unknown("context")
+    value.tags = frozenset({"quiet"})
+    return value
+
+
+def cuda_set_device(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    run.set_device_seen = True
+    return NONE
+
+
+def passed(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """A wrapper that computes the same (`torch.compile`, `torch.jit.script`)."""
+    return args[0] if args else Unknown()
+
+
+def scaler(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    return Instance(None, "torch.amp.GradScaler", None)
+
+
+SPECIAL: dict[str, Handler] = {
+    "device": make_device,
+    "cuda.is_available": constant(Const(True)),
+    "cuda.device_count": constant(Num("gpus")),
+    "cuda.current_device": constant(Device(CUDA)),
+    "accelerator.is_available": constant(Const(True)),
+    "accelerator.current_accelerator": constant(Device(CUDA)),
+    "backends.mps.is_available": constant(Const(False)),
+    "backends.mps.is_built": constant(Const(False)),
+    "mps.is_available": constant(Const(False)),
+    "xpu.is_available": constant(Const(False)),
+    "cuda.set_device": cuda_set_device,
+    "set_default_device": set_default,
+    "set_default_tensor_type": set_default,
+    "load": load,
+    "save": save,
+    "jit.trace": trace,
+    "jit.script": passed,
+    "compile": passed,
+    "nn.Parameter": parameter,
+    "nn.Buffer": buffer,
+    "Generator": generator,
+    "utils.data.DataLoader": lambda run, name, args, kwargs, node, frame: loaders.make_loader(run, args, kwargs, node, frame),
+    "utils.data.TensorDataset": dataset,
+    "utils.data.Subset": dataset,
+    "utils.data.ConcatDataset": dataset,
+    "utils.data.random_split": random_split,
+    "amp.GradScaler": scaler,
+    "cuda.amp.GradScaler": scaler,
+    "manual_seed": constant(Unknown("generator")),
+    **dict.fromkeys(("is_tensor", "is_floating_point", "is_grad_enabled", "set_printoptions", "set_num_threads", "numel"), constant(NUM)),
+    **dict.fromkeys(
+        ("no_grad", "enable_grad", "inference_mode", "autocast", "amp.autocast", "cuda.amp.autocast", "set_grad_enabled",
+         "autograd.set_detect_anomaly", "autograd.no_grad", "random.fork_rng", "autograd.profiler.profile", "profiler.profile",
+         "autograd.profiler.record_function", "profiler.record_function", "cuda.nvtx.range", "autograd.graph.save_on_cpu"),
+        context,
+    ),
+}  # fmt: skip
+__all__ = ["ARRAY", "call"]
