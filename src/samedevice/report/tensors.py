@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from samedevice.model.diagnostic import TensorFact
+from samedevice.model.diagnostic import Location, TensorFact
 from samedevice.report.layout import Line, Span, cells, line_cells, wrap
 
 #: an optimizer's foreach step hands over hundreds of tensors; nobody reads more than this
@@ -55,14 +55,21 @@ def choose(tensors: Sequence[TensorFact]) -> list[TensorFact]:
     return [tensors[index] for index in kept]
 
 
-def tensor_table(tensors: Sequence[TensorFact], width: int, indent: str) -> list[Line]:
-    """The tensors with a title, the one out of place marked; empty when there are none."""
+def tensor_table(tensors: Sequence[TensorFact], width: int, indent: str, home: str = "") -> list[Line]:
+    """The tensors with a title, the one out of place marked; empty when there are none.
+
+    Where the table is too wide, a place in the file `home` is only a line, then one elsewhere
+    only a file name; then the tensors stand one below the other.
+    """
     if not tensors:
         return []
     shown = choose(tensors)
-    lines = _table(shown, indent)
-    if max(map(line_cells, lines)) > width:
-        lines = [(Span(indent + TITLE, "title"),), *_stacked(shown, width, indent)]
+    for shorten in (_in_full, _from_home, _by_name):
+        lines = _table(shown, [shorten(fact.born, home) for fact in shown], indent)
+        if max(map(line_cells, lines)) <= width:
+            break
+    else:
+        lines = [(Span(indent + TITLE, "title"),), *_stacked(shown, width, indent, home)]
     if len(shown) < len(tensors):
         devices = ", ".join(sorted({fact.device for fact in tensors if fact not in shown}))
         more = f"and {len(tensors) - len(shown)} more on {devices}"
@@ -74,12 +81,25 @@ def _expression(fact: TensorFact) -> str:
     return " ".join(fact.expression.split())
 
 
-def _made(fact: TensorFact) -> str:
-    return "" if fact.born is None else str(fact.born).rsplit(":", 1)[0]
+def _in_full(born: Location | None, home: str) -> str:
+    return "" if born is None else str(born).rsplit(":", 1)[0]
 
 
-def _table(tensors: Sequence[TensorFact], indent: str) -> list[Line]:
-    rows = [(_expression(f), f"{value(f)} on {f.device}".strip(), f.owner or "", _made(f)) for f in tensors]
+def _from_home(born: Location | None, home: str) -> str:
+    if born is None or born.path != home or born.cell is not None:
+        return _in_full(born, home)
+    return f"line {born.line}"
+
+
+def _by_name(born: Location | None, home: str) -> str:
+    return _from_home(born, home).rpartition("/")[2]
+
+
+def _table(tensors: Sequence[TensorFact], places: Sequence[str], indent: str) -> list[Line]:
+    rows = [
+        (_expression(fact), f"{value(fact)} on {fact.device}".strip(), fact.owner or "", place)
+        for fact, place in zip(tensors, places, strict=True)
+    ]
     columns = list(zip(*rows, strict=True))
     widths = [max(map(cells, column)) for column in columns]
     # The title stands over the first two columns; what is unknown of every tensor has no column.
@@ -107,7 +127,7 @@ def _table(tensors: Sequence[TensorFact], indent: str) -> list[Line]:
     return lines
 
 
-def _stacked(tensors: Sequence[TensorFact], width: int, indent: str) -> list[Line]:
+def _stacked(tensors: Sequence[TensorFact], width: int, indent: str, home: str) -> list[Line]:
     lines: list[Line] = []
     for fact in tensors:
         style = "fault" if fact.at_fault else ""
@@ -121,7 +141,7 @@ def _stacked(tensors: Sequence[TensorFact], width: int, indent: str) -> list[Lin
         facts = [Span(f"{value(fact)} on {fact.device}".strip(), style)]
         if fact.owner:
             facts += [Span(f", {fact.owner}", "dim")]
-        if _made(fact):
-            facts += [Span(", made at ", "dim"), Span(_made(fact), "path")]
+        if place := _from_home(fact.born, home):
+            facts += [Span(", made at ", "dim"), Span(place.replace(" ", "\xa0"), "path")]
         lines += wrap(facts, width, hang, hang)
     return lines

@@ -64,7 +64,7 @@ def diagnostic_lines(diagnostic: Diagnostic, command: str, *, width: int, read: 
     )
     lines += excerpt(d.location, read, width, gutter, strong)
     sections: list[list[Line]] = [
-        tensor_table(d.tensors, width, indent),
+        tensor_table(d.tensors, width, indent, d.location.path),
         _story(d.evidence, width, indent, read),
         _raised(d.raised, d, command, width, indent, read),
     ]
