@@ -12,6 +12,7 @@ from samedevice.virtual.check import functions, plans, results, wording
 from samedevice.virtual.check.calls import Call, Where
 from samedevice.virtual.check.calls import common_device as _common_device
 from samedevice.virtual.check.plans import plan_of
+from samedevice.virtual.check.results import inner_device
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, META, UNSETTLED
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_generator",
     "check_op",
     "common_device",
+    "inner_device",
     "is_special",
     "result_device",
 ]

@@ -17,42 +17,49 @@ def judge(call: Call) -> Refusal | None:
         return None
     if not query.tensor.dtype == key.tensor.dtype == value.tensor.dtype:
         return None
-    kinds = {wording.device_type(operand.device) for operand in (query, key, value)}
-    if len(kinds) > 1:
+    if not query.device == key.device == value.device:
         message = (
             "Expected query, key, and value to have the same device type, but got query.device: "
             f"{device_name(query.device)} key.device: {device_name(key.device)} and value.device: "
             f"{device_name(value.device)} instead."
         )
         return call.refuse("sdpa", message, common=max(query.device, key.device, value.device))
-    if min(query.dim, key.dim, value.dim) < 2:
+    mask = call.one("attn_mask")
+    if mask is None or mask.device == query.device or min(query.dim, key.dim, value.dim) < 2:
         return None
-    return _judge_backend(call, query, key, value, call.one("attn_mask"))
+    return _judge_mask(call, query, key, value, mask)
 
 
-def _judge_backend(
-    call: Call, query: Operand, key: Operand, value: Operand, mask: Operand | None
-) -> Refusal | None:
-    fused = query.dim == key.dim == value.dim == 4
-    if query.device == CPU:
-        if mask is None or mask.device == CPU:
-            return None
-        if fused:
-            message = wording.cannot_run(_FOR_CPU)
-            return call.refuse("sdpa", message, common=CPU, blamed=mask, exception=NotImplementedError)
-        return compare(call, [Operand.like(mask)], [query, mask], False, shapes=False)
-    kind = query.tensor.dtype
-    if fused and kind == torch.float32:
-        method = "wrapper_CUDA___scaled_dot_product_efficient_attention"
-    elif fused and kind in (torch.float16, torch.bfloat16):
-        backend = "cudnn" if mask is not None else "flash"
-        method = f"wrapper_CUDA___scaled_dot_product_{backend}_attention"
-    else:
-        refusal = exact.judge_as(call, [query, key], "wrapper_CUDA_bmm", ("self", "mat2"))
-        if refusal is not None or mask is None:
-            return refusal
+def _judge_mask(call: Call, query: Operand, key: Operand, value: Operand, mask: Operand) -> Refusal | None:
+    """By the backend that the dispatch of a GPU of today picks (sm_80 and later)."""
+    method = ""
+    if all(operand.dim in (3, 4) for operand in (query, key, value)):
+        if query.device == CPU:
+            if not (call.values.get("dropout_p") or mask.tensor.requires_grad):
+                message = wording.cannot_run(_FOR_CPU)
+                return call.refuse("sdpa", message, common=CPU, blamed=mask, exception=NotImplementedError)
+        else:
+            method = _fused_method(call, query, value, mask)
+    if not method:
         return compare(call, [Operand.like(query)], [query, mask], False, shapes=False)
     return exact.judge_as(call, [query, key, value, mask], method, ("query", "key", "value", "attn_bias"))
+
+
+def _fused_method(call: Call, query: Operand, value: Operand, mask: Operand) -> str:
+    """The kernel that takes a mask; empty for the composite implementation."""
+    kind = query.tensor.dtype
+    halves = kind in (torch.float16, torch.bfloat16)
+    if not halves and kind != torch.float32:
+        return ""
+    if any(operand.shape[-1] % (8 if halves else 4) for operand in (query, value)):
+        return ""
+    cuda = torch.backends.cuda
+    plain = not (call.values.get("dropout_p") or mask.tensor.requires_grad)
+    if halves and plain and cuda.cudnn_sdp_enabled():
+        return "wrapper_CUDA___scaled_dot_product_cudnn_attention"
+    if cuda.mem_efficient_sdp_enabled():
+        return "wrapper_CUDA___scaled_dot_product_efficient_attention"
+    return ""
 
 
 def judge_for_cpu(call: Call) -> Refusal | None:

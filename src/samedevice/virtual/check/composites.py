@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from samedevice.virtual.check import exact, wording
-from samedevice.virtual.check.calls import Call, Operand
+from samedevice.virtual.check.calls import Call, Operand, first_device
 from samedevice.virtual.check.tensor_iterator import compare
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, device_name
 
-#: operator → (method that checks, its operands in order, their names there)
+#: operator → (method that checks, its operands in order, their names there); "~self" is a fresh result
+#: that is where `self` is
 DELEGATES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "embedding": ("wrapper_CUDA__index_select", ("weight", "indices"), ("self", "index")),
     "stack": ("wrapper_CUDA_cat", ("tensors",), ("tensors",)),
@@ -24,7 +25,12 @@ DELEGATES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "polar": ("wrapper_CUDA_out_polar_out", ("abs", "angle"), ()),
     "huber_loss_backward": (
         "wrapper_CUDA_out_huber_loss_backward_out",
-        ("grad_output", "self", "target"),
+        ("~self", "grad_output", "self", "target"),
+        (),
+    ),
+    "smooth_l1_loss_backward": (
+        "wrapper_CUDA_grad_input_smooth_l1_loss_backward_out",
+        ("~self", "grad_output", "self", "target"),
         (),
     ),
     "addr_": ("wrapper_CUDA_out_addr_out", ("self", "vec1", "vec2"), ()),
@@ -42,8 +48,8 @@ def judge_delegate(call: Call) -> Refusal | None:
     operands: list[Operand | None] = []
     named: list[str] = []
     for position, name in enumerate(names):
-        for operand in call.many(name):
-            operands.append(operand)
+        for operand in call.many(name.removeprefix("~")):
+            operands.append(Operand.like(operand) if name.startswith("~") else operand)
             named.append(inner[position] if inner else name)
     return exact.judge_as(call, operands, method, tuple(named))
 
@@ -71,11 +77,6 @@ def judge_mv(call: Call) -> Refusal | None:
 def judge_never(call: Call) -> Refusal | None:
     """Any device goes with any other: copies, shapes taken from another tensor, fills."""
     return None
-
-
-def judge_without_scalars(call: Call) -> Refusal | None:
-    """Iterators that build their operands pair by pair without the allowance for CPU scalars."""
-    return compare(call, call.outputs(), call.inputs(), False)
 
 
 def judge_output_resized(call: Call) -> Refusal | None:
@@ -157,9 +158,8 @@ def judge_dot_out(call: Call) -> Refusal | None:
     first, second, out = call.one("self"), call.one("tensor") or call.one("other"), call.one("out")
     if first is None or second is None:
         return None
-    refusal = exact.judge_as(call, [first, second], f"wrapper_CUDA__{call.base}")
-    if refusal is not None or out is None or out.device == first.device:
-        return refusal
+    if out is None or first.device == second.device == out.device:
+        return None
     message = (
         f"{call.base}: Expected the output and input tensors to be on the same device, but got the output "
         f"tensor on {device_name(out.device)}, the 'input' tensor on {device_name(first.device)}, and the "
@@ -185,17 +185,19 @@ def judge_bce_with_logits(call: Call) -> Refusal | None:
     weight, pos_weight = call.one("weight"), call.one("pos_weight")
     if score is None or target is None or score.shape != target.shape:
         return None
-    steps: list[tuple[Operand, Operand]] = []
     if pos_weight is not None:
-        steps.append((pos_weight, target))
-    steps.append((target, score))
-    if weight is not None:
-        steps.append((target, weight))
-    for number, (left, right) in enumerate(steps):
-        in_place = [] if pos_weight is not None and number == 0 else [Operand.like(left)]
-        refusal = compare(call, in_place, [left, right], True)
+        refusal = compare(call, [], [pos_weight, target], True)
         if refusal is not None:
             return refusal
+        log_weight = Operand("", None, first_device([pos_weight, target]), virtual_shape=target.shape)
+        refusal = compare(call, [Operand.like(score)], [score, log_weight], True)
+        if refusal is not None:
+            return refusal
+    for left, right in ((target, score), (target, weight)):
+        if right is not None:
+            refusal = compare(call, [Operand.like(left)], [left, right], True)
+            if refusal is not None:
+                return refusal
     return None
 
 
@@ -246,6 +248,30 @@ def judge_block_diag(call: Call) -> Refusal | None:
             )
             return call.refuse("block-diag", message, common=tensors[0].device, blamed=operand)
     return None
+
+
+def judge_soft_margin_backward(call: Call) -> Refusal | None:
+    """Its steps: exp(-target * input), a product with the target, one with the gradient."""
+    gradient, source, target = call.one("grad_output"), call.one("self"), call.one("target")
+    if gradient is None or source is None or target is None:
+        return None
+    refusal = compare(call, [], [target, source], True)
+    if refusal is not None:
+        return refusal
+    fresh, margin = Operand.like(source), Operand("", None, first_device([target, source]))
+    refusal = compare(call, [fresh], [target, margin], True, shapes=False)
+    return refusal if refusal is not None else compare(call, [fresh], [fresh, gradient], True, shapes=False)
+
+
+def judge_set(call: Call) -> Refusal | None:
+    written, source = call.one("self"), call.one("source")
+    if written is None or source is None or written.device == source.device:
+        return None
+    message = (
+        f'Attempted to set the storage of a tensor on device "{device_name(written.device)}" to a storage on '
+        f'different device "{device_name(source.device)}".  This is no longer allowed; the devices must match.'
+    )
+    return call.refuse("set-storage", message, common=written.device, blamed=source)
 
 
 def judge_segment_reduce(call: Call) -> Refusal | None:

@@ -117,11 +117,23 @@ def _is_depthwise(call: Call, source: Operand, weight: Operand) -> bool:
         return False
     if source.shape[1] != groups or weight.shape[0] % groups:
         return False
-    if source.dim == 5:
+    if not torch.backends.cudnn.enabled:
         return True
-    return bool(source.tensor.dtype == torch.float32 and source.tensor.is_contiguous()) or not (
-        torch.backends.cudnn.enabled
-    )
+    if _is_channels_last(source) or _is_channels_last(weight):
+        return False
+    # cuDNN is picked for wide undilated convolutions of halves
+    halves = source.tensor.dtype == weight.tensor.dtype == torch.float16
+    wide = source.dim == 4 and source.shape[1] >= 32
+    dilated = any(step != 1 for step in _ints(call, "dilation"))
+    return not (halves and wide and not dilated and len(set(_ints(call, "stride"))) == 1)
+
+
+def _is_channels_last(operand: Operand) -> bool:
+    tensor = operand.tensor
+    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
+        return False
+    layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+    return bool(tensor.is_contiguous(memory_format=layout))
 
 
 def _picks_onednn(call: Call, source: Operand, weight: Operand) -> bool:

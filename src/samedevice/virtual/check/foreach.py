@@ -9,6 +9,8 @@ from samedevice.virtual.tags import CPU, device_name
 _EXACT = {
     "clamp_max": ("wrapper_CUDA_clamp_max_Tensor", "wrapper_CUDA_clamp_max__Tensor", ("self", "max")),
     "clamp_min": ("wrapper_CUDA_clamp_min_Tensor", "wrapper_CUDA_clamp_min__Tensor", ("self", "min")),
+    "maximum": ("wrapper_CUDA_clamp_min_Tensor", "wrapper_CUDA_clamp_min__Tensor", ("self", "min")),
+    "minimum": ("wrapper_CUDA_clamp_max_Tensor", "wrapper_CUDA_clamp_max__Tensor", ("self", "max")),
     "mm": ("wrapper_CUDA_mm", "wrapper_CUDA_mm", ("self", "mat2")),
 }
 
@@ -21,12 +23,12 @@ def judge(call: Call) -> Refusal | None:
     written = [parameter.name for parameter in call.signature.parameters if parameter.kind == "list"]
     lists = [call.many(name) for name in written if not (call.many(name) and call.many(name)[0].keyword)]
     lists = [operands for operands in lists if operands]
-    refusal = _judge_scalars(call, lists)
+    in_place = call.base.endswith("_")
+    refusal = _judge_scalars(call, lists, in_place)
     if refusal is not None:
         return refusal
     if len({len(operands) for operands in lists}) != 1:
         return None
-    in_place = call.base.endswith("_")
     for pair in zip(*lists, strict=True):
         refusal = _judge_pair(call, plain, list(pair), in_place)
         if refusal is not None:
@@ -44,7 +46,7 @@ def _judge_pair(call: Call, plain: str, pair: list[Operand], in_place: bool) -> 
     return tensor_iterator.compare(part, outputs, pair, scalars)
 
 
-def _judge_scalars(call: Call, lists: list[list[Operand]]) -> Refusal | None:
+def _judge_scalars(call: Call, lists: list[list[Operand]], in_place: bool) -> Refusal | None:
     """A single tensor that stands for numbers."""
     scalars = call.one("scalars")
     if scalars is not None and scalars.device != CPU:
@@ -55,11 +57,19 @@ def _judge_scalars(call: Call, lists: list[list[Operand]]) -> Refusal | None:
     other = call.one("other")
     if other is None or other.is_list or other.device == CPU:
         return None
-    for operand in lists[0]:
-        if operand.device != other.device:
-            message = (
-                f"scalar tensor expected to be on {device_name(operand.device)} but is on "
-                f"{device_name(other.device)}"
-            )
-            return call.refuse("foreach-scalars", message, common=operand.device, blamed=other)
-    return None
+    tensors = lists[0]
+    if len({operand.device for operand in tensors}) > 1:
+        # the slow path: each element with the scalar
+        for operand in tensors:
+            outputs = [operand] if in_place else []
+            refusal = tensor_iterator.compare(call, outputs, [operand, other], True)
+            if refusal is not None:
+                return refusal
+        return None
+    expected = tensors[0].device
+    if expected == other.device:
+        return None
+    plain = call.base.removeprefix("_foreach_").removesuffix("_")
+    verb = "is expected" if in_place and plain in ("mul", "div") else "expected"
+    message = f"scalar tensor {verb} to be on {device_name(expected)} but is on {device_name(other.device)}"
+    return call.refuse("foreach-scalars", message, common=expected, blamed=other)

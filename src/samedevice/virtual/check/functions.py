@@ -87,7 +87,7 @@ _TABLE: Final[tuple[tuple[str, str, Callable[[Call], Refusal | None]], ...]] = (
     ),
     ("torch.gradient", "self * [spacing]", own.judge_gradient),
     (
-        "torch.linalg.multi_dot torch.chain_matmul torch.functional.chain_matmul",
+        "torch.linalg.multi_dot torch._VF.chain_matmul",
         "[tensors] * out",
         own.judge_multi_dot,
     ),
@@ -171,23 +171,28 @@ _FACTORIES: Final = [
 
 
 def _judge_recurrent(name: str) -> Callable[[Any, dict[str, Any], Where], Refusal | None]:
-    """The packed and the padded form share a name; the second argument tells them apart."""
-    padded = FunctionPlan(_signature(name, "input [hx] [params]"), recurrent.judge_network)
-    packed = FunctionPlan(_signature(name, "input batch_sizes [hx] [params]"), recurrent.judge_network)
+    """The packed and the padded form share a name; what follows the hidden state tells them apart."""
+    padded = _signature(name, "input [hx] [params]")
+    packed = _signature(name, "input batch_sizes [hx] [params]")
+    # only the cells of these two have a kernel of their own on a GPU
+    fused = name in ("lstm", "gru")
 
     def judge(args: Any, kwargs: dict[str, Any], where: Where) -> Refusal | None:
-        second, third = (*args, None, None, None)[1:3]
-        is_packed = isinstance(second, torch.Tensor) and not isinstance(third, (list, tuple))
-        is_packed = is_packed or (
-            isinstance(second, torch.Tensor) and len(args) > 3 and isinstance(args[3], (list, tuple))
-        )
-        if not is_packed:
-            hidden = second if isinstance(second, (list, tuple)) else [second]
-            return padded((args[0], hidden, *args[2:]), kwargs, where)
-        hidden = third if isinstance(third, (list, tuple)) else [third]
-        moved = (args[0], second, hidden, *args[3:])
-        # the batch sizes stay on the host by design
-        return packed(moved, kwargs, lambda tensor: where(args[0]) if tensor is second else where(tensor))
+        if kwargs or len(args) < 4:
+            return None
+        is_packed = isinstance(args[3], (list, tuple))
+        hidden = 2 if is_packed else 1
+        if isinstance(args[hidden], torch.Tensor):
+            args = (*args[:hidden], [args[hidden]], *args[hidden + 1 :])
+        signature = packed if is_packed else padded
+        call = Call.of(signature, args[: len(signature.parameters)], {}, where)
+        devices = call.devices()
+        if META in devices or len(devices) < 2:
+            batch_sizes = call.one("batch_sizes")
+            if batch_sizes is None or batch_sizes.device < 0:
+                return None
+        call.values.update(packed=is_packed, fused=fused)
+        return recurrent.judge_network(call)
 
     return judge
 

@@ -32,6 +32,9 @@ def judge_inner(call: Call) -> Refusal | None:
             f"{wording.device_type(operand.device)} DeviceType (while checking arguments for inner())"
         )
         return call.refuse("inner", message, common=left.device, blamed=operand)
+    other, out = call.one("other"), call.one("out")
+    if out is not None and other is not None and left.dim and other.dim:
+        return _product_into(call, left, other, out)
     return None
 
 
@@ -160,7 +163,12 @@ def judge_tensordot(call: Call) -> Refusal | None:
     left, right, out = call.one("self"), call.one("other"), call.one("out")
     if left is None or right is None or out is None:
         return None
-    if left.device == right.device == out.device:
+    return _product_into(call, left, right, out)
+
+
+def _product_into(call: Call, left: Operand, right: Operand, out: Operand) -> Refusal | None:
+    """The product is computed first, then compared with where it is to go."""
+    if left.device != right.device or left.device == out.device:
         return None
     message = (
         "tensordot: Expected the output and input tensors to be on the same device, but got the output "

@@ -48,9 +48,10 @@ BY_BASE: Final[dict[str, Judge]] = {
     "dist": tensor_iterator.judge,
     "ldexp": tensor_iterator.judge,
     "soft_margin_loss": tensor_iterator.judge_into_self_device,
-    "soft_margin_loss_backward": composites.judge_without_scalars,
-    "smooth_l1_loss_backward": composites.judge_without_scalars,
+    "soft_margin_loss_backward": composites.judge_soft_margin_backward,
     "binary_cross_entropy_with_logits": composites.judge_bce_with_logits,
+    "rsub": tensor_iterator.judge_rsub,
+    "mse_loss": tensor_iterator.judge_mse_loss,
     "allclose": tensor_iterator.judge,
     "smooth_l1_loss": tensor_iterator.judge_smooth_l1,
     "binary_cross_entropy": composites.judge_bce,
@@ -114,6 +115,7 @@ BY_BASE: Final[dict[str, Judge]] = {
 BY_NAME: Final[dict[str, Judge]] = {
     **dict.fromkeys(composites.DELEGATES, composites.judge_delegate),
     "native_batch_norm": composites.judge_batch_norm,
+    "set_.source_Tensor": composites.judge_set,
     "linear.out": composites.judge_linear_out,
     "mean.dtype_out": composites.judge_output_resized,
     "logsumexp.out": composites.judge_output_resized,
@@ -168,8 +170,9 @@ def _make(func: Any) -> Plan:
     if not any(parameter.kind != "other" for parameter in signature.parameters):
         return Plan(signature, None)
     judge = _judge_for(signature)
-    base = signature.base.removesuffix("_")
-    always = base in _ALWAYS_BASES or judge is composites.judge_host_only
+    always = signature.base.removesuffix("_") in _ALWAYS_BASES or judge is composites.judge_host_only
+    # numbers in a tensor are read on the host
+    always = always or any(p.name == "scalars" and p.kind == "tensor" for p in signature.parameters)
     return Plan(signature, None if judge is composites.judge_never else judge, always)
 
 
@@ -272,6 +275,7 @@ RESULT_ON_SELF: Final = frozenset(
 def always_ops() -> frozenset[Any]:
     """The overloads of the running torch that are judged even when all operands agree."""
     names = set(_ALWAYS_BASES)
+    names |= {name for name in RULES.groups["foreach"] if name.endswith((".Tensor", ".Tensor_out"))}
     names |= {name for name in RULES.groups["host-only"] if name.partition(".")[0] not in BY_BASE}
     overloads = []
     for name in names:

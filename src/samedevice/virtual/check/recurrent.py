@@ -1,4 +1,4 @@
-"""Recurrent networks compare the input with each weight, then with the hidden state."""
+"""Recurrent networks compare the input with the hidden state, then with each weight."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def check_attributes(
 ) -> Refusal | None:
     if source is None:
         return None
-    for what, operands in (("parameter", weights), ("hidden", hidden)):
+    for what, operands in (("hidden", hidden), ("parameter", weights)):
         for operand in operands:
             if operand.device != source.device:
                 message = (
@@ -35,11 +35,29 @@ def judge_layer(call: Call) -> Refusal | None:
 
 def judge_network(call: Call) -> Refusal | None:
     """lstm, gru, rnn_tanh, rnn_relu; packed ones are checked on the cuDNN path alone."""
-    source = call.one("input")
-    packed = call.values.get("batch_sizes") is not None
-    if packed and (source is None or source.device == CPU or not torch.backends.cudnn.enabled):
+    source, hidden, weights = call.one("input"), call.many("hx"), call.many("params")
+    if not call.values.get("packed"):
+        return check_attributes(call, source, weights, hidden)
+    if source is None or source.device == CPU:
         return None
-    return check_attributes(call, source, call.many("params"), call.many("hx"))
+    if torch.backends.cudnn.enabled:
+        batch_sizes = call.one("batch_sizes")
+        refusal = check_attributes(call, source, weights, hidden)
+        if refusal is None and batch_sizes is not None and batch_sizes.device != CPU:
+            message = f"batch_sizes tensor should be on CPU, but got {device_name(batch_sizes.device)}"
+            return call.refuse("rnn", message, common=CPU, blamed=batch_sizes)
+        return refusal
+    if len(weights) < 2 or not hidden or not call.values.get("fused"):
+        return None
+    return _judge_products(call, (source, weights[0]), (hidden[0], weights[1]))
+
+
+def _judge_products(call: Call, *pairs: tuple[Operand | None, Operand | None]) -> Refusal | None:
+    for left, right in pairs:
+        refusal = exact.judge_as(call, [left, right], "wrapper_CUDA_mm", ("self", "mat2"))
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def judge_fused_cell(call: Call) -> Refusal | None:
@@ -49,10 +67,9 @@ def judge_fused_cell(call: Call) -> Refusal | None:
         return None
     hidden = call.many("hx")
     state = hidden[0] if hidden else None
-    for left, right in ((source, call.one("w_ih")), (state, call.one("w_hh"))):
-        refusal = exact.judge_as(call, [left, right], "wrapper_CUDA_mm", ("self", "mat2"))
-        if refusal is not None:
-            return refusal
+    refusal = _judge_products(call, (source, call.one("w_ih")), (state, call.one("w_hh")))
+    if refusal is not None:
+        return refusal
     kind = "lstm" if call.base == "lstm_cell" else "gru"
     last = hidden[1] if kind == "lstm" and len(hidden) > 1 else state
     gates = Operand.like(source)

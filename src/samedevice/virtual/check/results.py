@@ -1,6 +1,8 @@
 """Where the results of an accepted call are, when its operands' devices differ."""
 
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from samedevice.virtual.check.calls import Call, Where
 from samedevice.virtual.check.calls import common_device as common_device_of
@@ -27,3 +29,23 @@ def result_device(func: Any, args: Any, kwargs: Any, where: Where) -> int | tupl
         first = next(call.tensors(), None)
         return first.device if first is not None else None
     return None
+
+
+#: what C++ makes inside these is where the first tensor is, whatever the others say
+_FIRST_LEADS: Final = frozenset(
+    {torch.Tensor.__getitem__, torch.Tensor.__setitem__, torch._C._nn.pad_sequence}
+)
+
+#: tensors given to these stand for numbers
+_FACTORIES: Final = frozenset(
+    {torch.full, torch.arange, torch.linspace, torch.logspace, torch.range, torch.eye, torch.randint}
+)
+
+
+def inner_device(func: Any, tensors: list[Any], where: Where) -> int:
+    """Where a tensor is that C++ makes inside a call of `func` on these tensors, naming no device."""
+    if func in _FACTORIES:
+        return CPU
+    if func in _FIRST_LEADS:
+        return where(tensors[0])
+    return common_device_of([where(tensor) for tensor in tensors])

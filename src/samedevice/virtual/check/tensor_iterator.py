@@ -24,7 +24,7 @@ CPU_SCALARS: Final = frozenset(
     special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
     special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_xlog1py
     special_xlogy special_zeta sub subtract true_divide xlogy xor
-    """.split()  # noqa: SIM905
+    """.split()
 )
 
 
@@ -125,6 +125,20 @@ def judge_into_self_device(call: Call) -> Refusal | None:
     if not call.outputs():
         outputs[0].keyword = True
     return compare(call, outputs, inputs, True)
+
+
+def judge_rsub(call: Call) -> Refusal | None:
+    """A subtraction with its operands in the other order."""
+    return compare(call, call.outputs(), call.inputs()[::-1], True)
+
+
+def judge_mse_loss(call: Call) -> Refusal | None:
+    """No allowance for CPU scalars; two scalars are named in the call's order."""
+    inputs = call.inputs()
+    if len(inputs) == 2 and not call.outputs() and not inputs[0].dim and not inputs[1].dim:
+        message = wording.tensor_iterator(inputs[0].device, inputs[1].device)
+        return call.refuse("tensor-iterator", message, common=first_device(inputs), blamed=inputs[1])
+    return compare(call, call.outputs(), inputs, False)
 
 
 def judge_addcmul(call: Call) -> Refusal | None:

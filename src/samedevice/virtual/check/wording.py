@@ -55,8 +55,14 @@ def scalar_name(tensor: Any) -> str:
     return _TYPE_NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
 
 
+#: element types whose C++ names are translated to Python's in exceptions
+_LEGACY: Final = frozenset("Byte Char Double Float Half Int Long Short".split())
+
+
 def type_name(tensor: Any, device: int) -> str:
-    """What `tensor.type()` says where the tensor claims to be: "torch.cuda.FloatTensor"."""
+    """As exceptions write a tensor's type: "torch.cuda.FloatTensor", but "CUDABFloat16Type"."""
+    if scalar_name(tensor) not in _LEGACY:
+        return f"{'CUDA' if device >= 0 else 'CPU'}{scalar_name(tensor)}Type"
     where = ".cuda" if device >= 0 else ""
     layout = ".sparse" if tensor.layout == torch.sparse_coo else ""
     return f"torch{where}{layout}.{scalar_name(tensor)}Tensor"
