@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from samedevice import virtual_gpus  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:`torch.distributed.reduce_op`")]
 
 
 def _snapshot() -> dict[tuple[str, str], Any]:

@@ -19,7 +19,13 @@ class VirtualFunctionMode(TorchFunctionMode):
         self.functions = functions
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.functions.call(func, args, kwargs)
+        try:
+            return self.functions.call(func, args, kwargs)
+        except torch.OutOfMemoryError as error:
+            # The program may free its tensors and try again: our frames must not keep them alive.
+            error.__traceback__ = error.__context__ = None
+            del args, kwargs
+            raise
 
 
 class VirtualDispatchMode(TorchDispatchMode):

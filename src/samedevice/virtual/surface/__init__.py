@@ -13,6 +13,7 @@ from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface import (
     accelerator,
+    autocast,
     backends,
     compile,
     cuda,
@@ -49,4 +50,5 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     graphs.install(patches, activation)
     jiterator.install(patches, engine)
     compile.install(patches, activation)
+    autocast.install(patches, engine)
     threads.install(patches, activation)

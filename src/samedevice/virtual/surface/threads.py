@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.surface import autocast
 
 
 def install(patches: Patches, activation: Any) -> None:
@@ -22,6 +23,7 @@ def install(patches: Patches, activation: Any) -> None:
             else:
                 self.run = own
             activation.enter_thread()
+            autocast.include(activation.engine.active)
             try:
                 run()
             finally:
