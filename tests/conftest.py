@@ -1,5 +1,6 @@
 """What all tests share: golden files."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,3 +31,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert actual == file.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _caches_stay_within_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["SAMEDEVICE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))

@@ -110,7 +110,10 @@ def test_our_own_failure_is_told_and_is_no_traceback(project, analysed, lint):
     status, out, err = lint()
 
     assert (status, err) == (2, "")
-    assert "a.py: RuntimeError: the analysis has a bug" in " ".join(out.split())
+    assert (
+        "a.py: samedevice failed here, which is a mistake in samedevice itself (RuntimeError: the"
+        in " ".join(out.split())
+    )
     assert "error[one]" in out
 
 

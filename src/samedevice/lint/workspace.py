@@ -140,7 +140,8 @@ class Workspace:
         except Exception as error:  # the outermost edge around the analysis
             if os.environ.get("SAMEDEVICE_TRACEBACK"):
                 raise
-            return (), (), f"{type(error).__name__}: {error}"
+            told = f"{type(error).__name__}: {error}"
+            return (), (), f"samedevice failed here, which is a mistake in samedevice itself ({told})"
         reads = tuple(sorted(path for path in result.reads if path != file.path))
         return tuple(result.diagnostics), reads, None
 
