@@ -229,12 +229,20 @@ class OperandReader:
 
     def _host_made(self, seat: Seat | None, holder: Holder) -> Step | None:
         """The call that made the object (not a module) which holds the tensor."""
-        if seat is None or holder is not Holder.ATTRIBUTE or seat.frame < 0:
+        if seat is None or holder is not Holder.ATTRIBUTE:
             return None
-        variable = seat.chain()[0]
         host = seat.host
         if host is None or is_module(host.value):
             return None
+        if host.host is not None and host.attribute is not None:
+            # Another object holds it ("trainer.average"): made where that attribute is set.
+            store = keeping(type(host.host.value), host.attribute, 0)
+            if store is None or not isinstance(store.value, ast.Call):
+                return None
+            return step_of_statement(store.node, store.filename, Action.CREATED, type(host.value).__name__)
+        if seat.frame < 0:
+            return None
+        variable = seat.chain()[0]
         frame = self.holdings.frames[seat.frame]
         node = spot_of(frame).statement
         scope = None if node is None else scope_of(node)
@@ -274,15 +282,16 @@ class OperandReader:
         if birth is not None:
             for other in self.holdings.made_from.get(birth, ()):
                 found[id(other.value)] = (other, True)
-        if seat is not None and seat.chain():
-            for other in self._neighbours(seat):
-                found.setdefault(id(other.value), (other, False))
         copies: set[int] = set()
         if birth is not None and birth.action is Action.DERIVED and _copies(birth.function):
             for parent in birth.parents[:1]:
                 for other in self.holdings.made_from.get(parent, ()):
                     found.setdefault(id(other.value), (other, False))
                     copies.add(id(other.value))
+        # Last: a container of a model's weights has more neighbours than are kept.
+        if seat is not None and seat.chain():
+            for other in self._neighbours(seat):
+                found.setdefault(id(other.value), (other, False))
         relatives = []
         for other, same_data in list(found.values())[:24]:
             tag = tag_of(other.value)
