@@ -47,7 +47,7 @@ def construct(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fr
                 -1,
                 run.event("parameter", node, frame, "state", extra=instance),
             )
-            tensor.buffer = "state"
+            tensor.buffer, tensor.module = "state", instance
             instance.cells["state"] = tensor
             instance.cells["#reg"] = {"state": "buffer"}
             return instance

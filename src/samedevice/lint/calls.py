@@ -12,6 +12,7 @@ from samedevice.lint.values import (
     Bound,
     Class,
     Dict,
+    Event,
     Ext,
     Func,
     Instance,
@@ -28,6 +29,10 @@ from samedevice.lint.values import (
 from samedevice.torch_facts import api
 
 RECURSION = 3
+#: functions of a program that move a batch, by name
+MOVERS = frozenset(
+    "to cuda to_device move_to move_to_device send_to send_to_device to_gpu to_cuda move move_batch".split()
+)
 
 
 def call(
@@ -248,10 +253,49 @@ def invoke(
         signal = flow.exec_block(run, func.node.body, inner)
         if inner.ended:
             flow.absorb(run, inner.ended)
-        return returned(inner, signal)
+        result = returned(inner, signal)
+        if func.name in MOVERS:
+            note_missed(run, func, result, inner)
+        return result
     finally:
         run.active.pop()
         run.frames.pop()
+
+
+def parts(value: Value, depth: int = 4) -> list[tuple[str, Tensor]]:
+    """The tensors in a batch object, with how they are reached."""
+    if isinstance(value, Tensor):
+        return [("", value)]
+    if depth == 0:
+        return []
+    found: list[tuple[str, Tensor]] = []
+    if isinstance(value, Instance) and not modules.is_module(value):
+        for key, item in value.cells.items():
+            if isinstance(item, Value) and not str(key).startswith("#"):
+                found += [(f".{key}{rest}", t) for rest, t in parts(item, depth - 1)]
+    elif isinstance(value, Dict):
+        for key, item in value.cells.items():
+            if isinstance(item, Value):
+                found += [(f"[{key!r}]{rest}", t) for rest, t in parts(item, depth - 1)]
+    elif isinstance(value, Seq):
+        for number, item in enumerate(value.items):
+            found += [(f"[{number}]{rest}", t) for rest, t in parts(item, depth - 1)]
+        if value.rest is not None:
+            found += [(f"[…]{rest}", t) for rest, t in parts(value.rest, depth - 1)]
+    return found
+
+
+def note_missed(run: Run, func: Func, result: Value, inner: Frame) -> None:
+    """A function that moves a batch, and leaves some tensors of it where they were."""
+    found = parts(result)
+    moved = [t for _, t in found if t.moved is not None and t.moved.stack[: len(inner.stack)] == inner.stack]
+    if not moved:
+        return
+    from samedevice.lint.autograd import return_node
+
+    for reach, tensor in found:
+        if tensor.moved is None and tensor.missed is None and tensor.dev is not None and tensor.dev.is_cpu:
+            tensor.missed = Event("missed", Site(func.file, return_node(func), func.name), inner.stack, reach)
 
 
 def returned(inner: Frame, signal: int) -> Value:

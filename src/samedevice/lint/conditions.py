@@ -82,7 +82,9 @@ def data_decides(test: ast.expr) -> bool:
                 about_data = True
         elif isinstance(node, ast.Name):
             name = node.id
-        elif (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DATA_CALLS) or (
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DATA_CALLS
+        ) or (
             isinstance(node, ast.Compare)
             and isinstance(node.ops[0], ast.Is | ast.IsNot)
             and len(node.ops) == 1

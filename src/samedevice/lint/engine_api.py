@@ -1,6 +1,7 @@
 """What the lint tool calls: source files in, diagnostics out; the analysis itself stays behind."""
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,6 +10,9 @@ from samedevice.model.diagnostic import Diagnostic
 
 #: A file that mentions none of these words cannot hold a tensor; it is neither parsed nor analysed.
 MARKERS = ("torch", "lightning", "accelerate", "transformers", "import_module", "monai", "fastai")
+
+
+IMPORTED = re.compile(r"^(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
 
 
 @dataclass(eq=False, slots=True)
@@ -93,6 +97,17 @@ def mentions_torch(text: str) -> bool:
     return any(marker in text for marker in MARKERS)
 
 
+def uses_project(file: SourceFile, project: "Project | None") -> bool:
+    """Whether a file that names no framework drives project files that do."""
+    if project is None or not ("cuda" in file.text or "device" in file.text):
+        return False
+    for found in IMPORTED.finditer(file.text):
+        imported = project.module(found.group(1) or found.group(2))
+        if imported is not None and imported is not file and mentions_torch(imported.text):
+            return True
+    return False
+
+
 def everything(rule: str) -> bool:
     """The selection that has every rule."""
     return True
@@ -106,7 +121,7 @@ def analyse_file(
     Raises:
         SyntaxError, ValueError, RecursionError: the file cannot be parsed.
     """
-    if not mentions_torch(file.text):
+    if not mentions_torch(file.text) and not uses_project(file, project):
         return FileResult([])
     from samedevice.lint.engine import analyse
 

@@ -33,6 +33,7 @@ class Found:
 
     __slots__ = (
         "anchor",
+        "cause",
         "entry",
         "extra",
         "family",
@@ -63,6 +64,7 @@ class Found:
         self.extra: dict[str, Any] = {}
         self.entry: str | None = None
         self.owner: Instance | None = None
+        self.cause: Any = None
 
     @property
     def site(self) -> Site:
@@ -75,6 +77,13 @@ def record(run: Run, found: Found, key: Any) -> None:
         return
     run.seen.add(key)
     found.entry = "shallow" if run.shallow else None
+    from samedevice.lint.causes import classify
+
+    found.cause = classify(run, found)
+    if found.cause is not None and found.wanted is not None:
+        name = device_at(run, found.cause.culprit, found.wanted)
+        if name is not None:
+            found.cause.facts["device"] = name
     run.meetings.append(found)
 
 
@@ -170,7 +179,7 @@ def simple(
     found.extra = extra
     if stray is not None:
         found.owner = owner_of(stray)
-        found.wanted = extra.get("wanted")
+        found.wanted = extra.get("wanted", "cause")
         found.likely = stray.tensor.likely
     record(run, found, (kind, id(node), id(extra.get("culprit"))))
     return found
@@ -195,6 +204,16 @@ def anchor(run: Run, found: Found, frame: Frame) -> str | None:
         if alive is frame and other is not None and stable(other, alive, birth.site.line):
             return f"{ast.unparse(other)}.device"
         return None
+    return None
+
+
+def device_at(run: Run, site: Site, wanted: Dev) -> str | None:
+    """How a living function names the wanted device at one of its lines."""
+    for alive in reversed(run.frames):
+        if alive.file is not site.file or alive.name != site.function:
+            continue
+        if alive.func is None or contains(alive.func.node, site.node):
+            return search(alive, wanted, site.line)
     return None
 
 

@@ -163,15 +163,8 @@ def tensor_method(
     if name == "cpu":
         return move(run, tensor, Device(CPU, frame.site(node)), node, frame, "cpu")
     if name == "numpy" or name == "__array__":
-        if (
-            (tensor.dev is not None
-            and tensor.dev.is_gpu)
-            or (
-                tensor.dev is not None
-                and tensor.dev.is_symbol
-                and tensor.moved is not None
-                and tensor.dev.aware
-            )
+        if (tensor.dev is not None and tensor.dev.is_gpu) or (
+            tensor.dev is not None and tensor.dev.is_symbol and tensor.moved is not None and tensor.dev.aware
         ):
             if "force" not in kwargs:
                 meet.simple(run, "numpy", ast.unparse(node.func) if len(ast.unparse(node.func)) < 60 else "numpy", node, frame,

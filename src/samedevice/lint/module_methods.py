@@ -241,7 +241,7 @@ def register(
     run.trail.write(owner.cells, "#reg", {**registry, key: kind})
     for option in options(value):
         if isinstance(option, Tensor) and kind.startswith("buffer"):
-            option.buffer = key
+            option.buffer, option.module = key, owner
         if isinstance(option, Param) and option.owner is None:
             option.owner, option.name = owner, key
     run.trail.write(owner.cells, key, value)

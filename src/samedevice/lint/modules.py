@@ -60,6 +60,7 @@ def base_builtin(instance: Instance) -> str | None:
 
 def begin(run: Run, instance: Instance) -> None:
     """The state that every module has."""
+    run.instances.append(instance)
     instance.cells["#reg"] = {}
     instance.cells["training"] = Const(True)
 
@@ -118,7 +119,7 @@ def builtin_init(
                 rank,
                 run.event("parameter", node, frame, buffer, extra=instance),
             )
-            tensor.buffer = buffer
+            tensor.buffer, tensor.module = buffer, instance
             run.trail.write(cells, buffer, tensor)
             registry[buffer] = "buffer"
         run.trail.write(cells, "#reg", registry)
@@ -171,9 +172,12 @@ def register(run: Run, owner: Instance, name: str, value: Value, node: ast.AST, 
             kind = "module"
         elif isinstance(option, Tensor):
             if registry.get(name, "").startswith("buffer"):
+                value = option.copy()
+                value.buffer, value.module = name, owner
                 return value
             if option.buffer == "Buffer":
                 kind = "buffer"
+                option.buffer, option.module = name, owner
     if kind is not None and registry.get(name) != kind:
         run.trail.write(owner.cells, "#reg", {**registry, name: kind})
     elif kind is None and name in registry and not (isinstance(value, Const) and value.value is None):

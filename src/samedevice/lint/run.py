@@ -94,6 +94,7 @@ class Run:
         self.meetings: list[Any] = []
         self.seen: set[Any] = set()
         self.quiet = 0
+        self.instances: list[Instance] = []
         #: depth of DataParallel replicas being run
         self.replicating = 0
         #: the object whose methods a shallow analysis looks at

@@ -133,7 +133,11 @@ def join(a: Value, b: Value, exact: bool) -> Value:
     if isinstance(a, Alts) or isinstance(b, Alts):
         found: list[Value] = []
         for value in (*options(a), *options(b)):
-            if not any(equal(value, known) for known in found):
+            for index, known in enumerate(found):
+                if alike(value, known):
+                    found[index] = join_pair(known, value, exact)
+                    break
+            else:
                 found.append(value)
         if len(found) == 1:
             return found[0]
@@ -144,6 +148,15 @@ def join(a: Value, b: Value, exact: bool) -> Value:
             result = join_pair(result, value, exact=False)
         return result
     return join_pair(a, b, exact)
+
+
+def alike(a: Value, b: Value) -> bool:
+    """Whether two alternatives can be one."""
+    if equal(a, b):
+        return True
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dev is not None and b.dev is not None:
+        return same(a.dev, b.dev) and a.held is b.held
+    return isinstance(a, Unknown) and isinstance(b, Unknown)
 
 
 def join_pair(a: Value, b: Value, exact: bool) -> Value:
@@ -162,6 +175,8 @@ def join_pair(a: Value, b: Value, exact: bool) -> Value:
         return Num() if len(known) == 2 else Alts((a, b))
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return join_tensors(a, b, exact)
+    if isinstance(a, Unknown) and isinstance(b, Unknown):
+        return Unknown()
     if exact:
         return Alts((a, b))
     if isinstance(a, Const) and a.value is None:

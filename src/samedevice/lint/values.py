@@ -156,6 +156,7 @@ class Tensor(Value):
         "lost",
         "maybe",
         "missed",
+        "module",
         "moved",
         "rank",
     )  # fmt: skip
@@ -177,13 +178,19 @@ class Tensor(Value):
         self.expr: str | None = None
         self.leaf = True
         self.baked = False
+        self.module: Instance | None = None
 
     def copy(self) -> "Tensor":
         """The same facts under a new identity."""
         other = Tensor(self.dev, self.rank, self.birth)
         other.moved, other.choice, other.held, other.bound = self.moved, self.choice, self.held, self.bound
         other.batch, other.lost, other.likely, other.maybe = self.batch, self.lost, self.likely, self.maybe
-        other.missed, other.buffer, other.leaf = self.missed, self.buffer, self.leaf
+        other.missed, other.buffer, other.leaf, other.module = (
+            self.missed,
+            self.buffer,
+            self.leaf,
+            self.module,
+        )
         return other
 
     def derive(self, rank: Rank) -> "Tensor":

@@ -1,8 +1,10 @@
 """The rule `accumulator-on-cpu`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
 from samedevice.rules.questions import MADE, birth, is_mixed, short, story, wanted, with_device
+from samedevice.rules.reading import device_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -64,6 +66,15 @@ class AccumulatorOnCpu(Rule):
             evidence=story(scene, birth(culprit)),
             help=f"Create `{name}` on {wanted(scene)}, or add `.cpu()` copies to it",
             suggestion=with_device(born.expression, scene.anchor or "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` accumulates on cpu what is computed on {meeting.wanted}: it is created without a device",
+            help=f"Create it on {meeting.wanted}",
+            fix=device_fix(meeting),
         )
 
 

@@ -1,8 +1,10 @@
 """The rule `bare-cuda-in-multi-gpu`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, device_of_others, is_mixed, moved, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -64,4 +66,12 @@ class BareCudaInMultiGpu(Rule):
             evidence=story(scene, birth(culprit)),
             help=f"Name the device: follow a tensor on {wanted(scene)}",
             suggestion=moved(name, device_of_others(scene) or scene.anchor),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"a bare `.cuda()` moves `{meeting.stray}` to the current GPU, but it meets {meeting.wanted}",
+            help="Name the device, or follow the tensor that it meets",
         )

@@ -1,8 +1,10 @@
 """The rule `batch-not-moved`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
 from samedevice.rules.questions import birth, is_mixed, moved, place, short, story, wanted
+from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -82,6 +84,15 @@ class BatchNotMoved(Rule):
             ),
             help=f"Move `{name}` to {wanted(scene)} before it is used",
             suggestion=_suggestion(scene, name),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{handed(meeting)}` comes on cpu and is used on {meeting.wanted} without being moved",
+            help=f"Move it to {meeting.wanted} before it is used",
+            fix=batch_fix(meeting),
         )
 
 

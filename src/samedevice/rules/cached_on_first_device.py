@@ -1,8 +1,10 @@
 """The rule `cached-on-first-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene
 from samedevice.rules.questions import birth, called, is_mixed, story, to_gpu, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 SETUP = (
@@ -141,4 +143,12 @@ class CachedOnFirstDevice(Rule):
             confidence=Confidence.LIKELY,
             evidence=story(scene, birth(culprit)),
             help="Make the device part of the cache's key",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`self.{meeting.name}` is kept from the first call, on {meeting.device}; the module is on {meeting.wanted} now",
+            help="Register it as a buffer, or drop it when the module moves",
         )

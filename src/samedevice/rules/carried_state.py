@@ -1,8 +1,10 @@
 """The rule `carried-state`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, called, place, story, to_gpu, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.unregistered_tensor import out_of_reach
 
@@ -89,4 +91,12 @@ class CarriedState(Rule):
                 (move, f"the module moves to {move.device} here; the state stays"),
             ),
             help=f"Make `{name}` from the first input, reset it after the move, or register it as a buffer; it belongs on {wanted(scene)}",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`self.{meeting.name}` is carried from call to call on {meeting.device}, where it was made; the module moved to {meeting.wanted}",
+            help=f"Make it anew on {meeting.wanted} after the move, or register it as a buffer",
         )

@@ -1,6 +1,7 @@
 """The rule `copy-left-behind`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
 from samedevice.rules.questions import (
     birth,
@@ -15,6 +16,7 @@ from samedevice.rules.questions import (
     to_gpu,
     wanted,
 )
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -135,4 +137,12 @@ class CopyLeftBehind(Rule):
                 (weight.born, f"the model moves to {weight.device} here; the copies stay"),
             ),
             help=f"Take the copies after the move, or move them to {wanted(scene)}",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the copy is on {meeting.device} while what it was copied from is on {meeting.wanted}",
+            help=f"Copy after the move, or move the copy to {meeting.wanted} too",
         )

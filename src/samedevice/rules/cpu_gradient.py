@@ -1,8 +1,10 @@
 """The rule `cpu-gradient`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules.questions import birth, moved, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -80,4 +82,12 @@ class CpuGradient(Rule):
             suggestion=moved(short(made.expression, 200), "grad_output.device")
             if made is not None and made.expression and function
             else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.operator}` returns a gradient on {meeting.device} for an input on {meeting.wanted}",
+            help="Return it on the device of the gradient that comes in",
         )

@@ -1,8 +1,10 @@
 """The rule `cross-gpu-operands`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
 from samedevice.rules.questions import birth, device_of_others, is_mixed, short, story, wanted
+from samedevice.rules.reading import other_name, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -67,4 +69,12 @@ class CrossGpuOperands(Rule):
             evidence=story(scene, birth(culprit), (culprit.placed, f"{verb} {culprit.device} here")),
             help=f"Move it to {anchor or wanted(scene)}",
             suggestion=f"{name}.to({anchor})" if anchor and name.isidentifier() else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` is on {meeting.device} and meets `{meeting.other or 'the other operand'}` on {meeting.wanted}",
+            help=f"Move one of them, here or where they meet: `.to({other_name(meeting)}.device)`",
         )

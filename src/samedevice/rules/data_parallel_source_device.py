@@ -1,8 +1,10 @@
 """The rule `data-parallel-source-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, ModuleFact, Scene, Step
 from samedevice.rules.questions import last, place, story
+from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -63,4 +65,13 @@ class DataParallelSourceDevice(Rule):
             suggestion=f"{made.expression}.to(device)"
             if made is not None and made.expression and move is None
             else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`DataParallel` wraps `{meeting.name}` while its parameters are on cpu; they must be on the first of its GPUs",
+            help="Move the model to the first GPU before it is wrapped",
+            fix=move_created(meeting),
         )

@@ -1,8 +1,10 @@
 """The rule `default-device-leak`."""
 
 from samedevice.model.diagnostic import Confidence, Location
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import story
+from samedevice.rules.reading import keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -70,6 +72,19 @@ class DefaultDeviceLeak(Rule):
             ),
             help=f"Hand the loader a generator on {device}",
             suggestion=_with_generator(loader, device),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the loader shuffles with a CPU generator, but the default device is {meeting.wanted}",
+            help="Give the loader a generator of the default device",
+            fix=keyword_fix(
+                meeting,
+                f'generator=torch.Generator(device="{meeting.wanted}")',
+                "Give the loader a generator of the default device",
+            ),
         )
 
 

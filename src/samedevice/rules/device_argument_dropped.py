@@ -1,8 +1,10 @@
 """The rule `device-argument-dropped`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, called, is_mixed, story, wanted
+from samedevice.rules.reading import argument_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -69,6 +71,16 @@ class DeviceArgumentDropped(Rule):
             help=f"Hand the device on by keyword: `{decision.name}=…`; it belongs on {wanted(scene)}",
             suggestion=_with_keyword(decision.expression, decision.name),
             cause=("omitted", decision.location.path, decision.location.line),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        owner = f" of `{meeting.owner}`" if meeting.owner else ""
+        return told(
+            meeting,
+            f"this call leaves out `{meeting.name}`{owner}, whose default is {meeting.device}; what it makes meets {meeting.wanted}",
+            help=f"Pass `{meeting.name}`",
+            fix=argument_fix(meeting),
         )
 
 

@@ -1,8 +1,10 @@
 """The rule `device-chosen-twice`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, called, is_mixed, short, story
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -76,4 +78,12 @@ class DeviceChosenTwice(Rule):
                 (culprit.placed, f"`{called(culprit, scene)}` is put on {culprit.device} here"),
             ),
             help=f"Use `{others[0]}` here as well",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"{meeting.device} is chosen here, but what is made with it meets {meeting.wanted}, chosen elsewhere",
+            help="Choose the device once and pass it on",
         )

@@ -1,8 +1,10 @@
 """The rule `device-mismatch`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
 from samedevice.rules.questions import birth, called, device_of_others, moved, place, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -66,4 +68,12 @@ class DeviceMismatch(Rule):
             evidence=story(scene, birth(culprit), (culprit.placed, f"put on {culprit.device} here")),
             help=f"Bring it to {wanted(scene)} before it is used",
             suggestion=moved(stray.expression, anchor),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` is on {meeting.device} and `{meeting.other or 'the other operand'}` on {meeting.wanted}",
+            help="Put both on one device",
         )

@@ -3,8 +3,10 @@
 import re
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, is_mixed, short, story, wanted
+from samedevice.rules.reading import assign_fix, name_of, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -72,4 +74,13 @@ class DiscardedMove(Rule):
             suggestion=f"{name[0]} = {move.expression}"
             if name and "=" not in (move.expression or "=")
             else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` stays where it is: `Tensor.{name_of(meeting)}` returns a moved copy, and this one is thrown away",
+            help="Assign the result",
+            fix=assign_fix(meeting),
         )

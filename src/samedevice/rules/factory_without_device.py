@@ -1,6 +1,7 @@
 """The rule `factory-without-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
 from samedevice.rules.questions import (
     MADE,
@@ -13,6 +14,7 @@ from samedevice.rules.questions import (
     wanted,
     with_device,
 )
+from samedevice.rules.reading import device_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -92,4 +94,16 @@ class FactoryWithoutDevice(Rule):
             help=f"Create it on {wanted(scene)}"
             + (f": `device={anchor}`" if anchor and not from_numpy else ""),
             suggestion=with_device(born.expression, anchor or "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        made = meeting.born.what.partition(":")[2] if meeting.born is not None else "it"
+        return told(
+            meeting,
+            f"`{made}` makes a tensor on cpu, and it meets `{meeting.other or 'a tensor'}` on {meeting.wanted}",
+            help=f"Create it on {meeting.anchor}"
+            if meeting.anchor
+            else f"Create it on the device of what it meets, {meeting.wanted}",
+            fix=device_fix(meeting),
         )

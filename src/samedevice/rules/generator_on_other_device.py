@@ -1,8 +1,10 @@
 """The rule `generator-on-other-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import short, story
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -57,6 +59,14 @@ class GeneratorOnOtherDevice(Rule):
             evidence=story(scene, (step, f"the generator is made here, for {has}")),
             help=f"Make the generator for {needed}",
             suggestion=_made_for(step, needed),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the generator is on {meeting.facts.get('own', 'cpu')} and is asked for numbers on {meeting.wanted}",
+            help=f"Create it with the device {meeting.wanted}",
         )
 
 

@@ -1,8 +1,10 @@
 """The rule `hardcoded-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -60,4 +62,12 @@ class HardcodedDevice(Rule):
             evidence=story(scene, birth(culprit), (culprit.placed, f"placed on {culprit.device} here")),
             help=f"Follow a tensor that is already on {wanted(scene)}",
             suggestion=f"{scene.anchor}" if scene.anchor else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"{meeting.device} is named here, and `{meeting.stray}` meets {meeting.wanted} later",
+            help="Follow the device of the tensor that it meets",
         )

@@ -1,6 +1,7 @@
 """The rule `index-on-other-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Kind, Scene
 from samedevice.rules.questions import (
     MADE,
@@ -12,6 +13,7 @@ from samedevice.rules.questions import (
     wanted,
     with_device,
 )
+from samedevice.rules.reading import table_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -85,4 +87,13 @@ class IndexOnOtherDevice(Rule):
             evidence=story(scene, birth(culprit)),
             help=f"Create it on {wanted(scene)}, where its indices are",
             suggestion=with_device(born.expression, anchor or "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` is on cpu and is indexed with `{meeting.other}` on {meeting.wanted}; only the reverse is allowed",
+            help="Move the table before it is indexed, or index it on cpu",
+            fix=table_fix(meeting),
         )

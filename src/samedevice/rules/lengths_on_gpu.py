@@ -1,8 +1,10 @@
 """The rule `lengths-on-gpu`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules.questions import birth, short, story
+from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -56,4 +58,13 @@ class LengthsOnGpu(Rule):
             evidence=story(scene, birth(operand) if operand is not None else None),
             help="Hand over a CPU tensor",
             suggestion=f"{operand.expression}.cpu()" if operand is not None and operand.expression else None,
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` is on {meeting.device}, but lengths must be on cpu",
+            help="Pass `lengths.cpu()`",
+            fix=call_fix(meeting, meeting.stray, ".cpu()", "Pass the lengths on the CPU"),
         )

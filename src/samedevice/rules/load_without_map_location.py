@@ -1,8 +1,10 @@
 """The rule `load-without-map-location`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Kind, Scene
 from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
+from samedevice.rules.reading import keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -80,6 +82,17 @@ class LoadWithoutMapLocation(Rule):
             evidence=story(scene, birth(culprit)),
             help=f"Load it onto {wanted(scene)}: `map_location=…`",
             suggestion=None if mapped else _mapped(born.expression, scene.anchor),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`torch.load` restores to {meeting.device}, where it was saved; it meets {meeting.wanted}",
+            help="Pass `map_location`",
+            fix=keyword_fix(meeting, f"map_location={meeting.anchor}", "Load onto the device that is used")
+            if meeting.anchor
+            else None,
         )
 
 

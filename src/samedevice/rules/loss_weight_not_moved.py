@@ -1,6 +1,7 @@
 """The rule `loss-weight-not-moved`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
 from samedevice.rules.questions import (
     birth,
@@ -14,6 +15,7 @@ from samedevice.rules.questions import (
     wanted,
     with_device,
 )
+from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -98,4 +100,14 @@ class LossWeightNotMoved(Rule):
             evidence=story(scene, birth(culprit)),
             help=f"Create the weights on {wanted(scene)}",
             suggestion=with_device(born.expression, scene.anchor or device_of_others(scene) or "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        name = meeting.facts.get("parameter", "weight")
+        return told(
+            meeting,
+            f"`{name}` of this `{meeting.name}` stays on cpu: the loss is never moved to {meeting.wanted}",
+            help="Move the loss like the model",
+            fix=move_created(meeting),
         )

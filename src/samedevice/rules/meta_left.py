@@ -1,8 +1,10 @@
 """The rule `meta-left`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import birth, place, story
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -84,6 +86,14 @@ class MetaLeft(Rule):
                 (loaded, f"the state dict is loaded here; {name} is not in it"),
             ),
             help=f"Compute {name} again on a real device after loading",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.name}` is still on meta after this: it has no data, and cannot be moved",
+            help="Materialise it: `to_empty` and initialise, or assign what the checkpoint does not hold",
         )
 
 

@@ -1,8 +1,10 @@
 """The rule `metric-state-not-moved`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
+from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -90,4 +92,13 @@ class MetricStateNotMoved(Rule):
             if module.created and module.created.expression
             else None,
             cause=("module", location.path, location.line, module.root),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the state of this `{meeting.name}` stays on cpu: the metric is never moved to {meeting.wanted}",
+            help="Move the metric like the model",
+            fix=move_created(meeting),
         )

@@ -1,8 +1,10 @@
 """The rule `module-added-after-move`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, is_mixed, last, meeting, module_of, place, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -73,4 +75,12 @@ class ModuleAddedAfterMove(Rule):
             help=f"Move `{module.root}` after everything was added to it, or make `{module.class_name}` on {wanted(scene)}",
             suggestion=f"{module.root}.to({scene.anchor or 'device'})" if module.root else None,
             cause=("added", location.path, location.line),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.name}` is put into `{meeting.owner}` after that moved to {meeting.wanted}: its parameters stay on cpu",
+            help="Move the model once more after its parts are complete, or move the new part",
         )

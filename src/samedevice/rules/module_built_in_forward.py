@@ -1,8 +1,10 @@
 """The rule `module-built-in-forward`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import is_mixed, module_of, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -75,4 +77,12 @@ class ModuleBuiltInForward(Rule):
             ),
             help=f"Build it once in `{module.in_forward}.__init__` and call it here",
             suggestion=f"self.{module.class_name.lower()} = {what}  # in __init__",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.name}` is built at each call, with new parameters on cpu that nothing moves or trains",
+            help="Build it in `__init__`",
         )

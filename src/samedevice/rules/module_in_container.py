@@ -3,8 +3,10 @@
 import re
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, is_mixed, module_of, story, to_gpu, wanted
+from samedevice.rules.reading import container_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -83,6 +85,16 @@ class ModuleInContainer(Rule):
             help=f"Make `{where}` an `nn.ModuleList` or `nn.ModuleDict`",
             suggestion=_suggestion(kept.expression),
             cause=("container", kept.location.path, kept.location.line),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        where = f"`self.{meeting.name}`" if meeting.name else "a plain container"
+        return told(
+            meeting,
+            f"{where} of `{meeting.owner}` keeps modules in a plain container, which `Module.to` does not reach",
+            help="Make it an `nn.ModuleList` or `nn.ModuleDict`",
+            fix=container_fix(meeting),
         )
 
 

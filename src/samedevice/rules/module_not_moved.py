@@ -1,8 +1,10 @@
 """The rule `module-not-moved`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
+from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -66,6 +68,15 @@ class ModuleNotMoved(Rule):
             help=f"Move `{name}` to {wanted(scene)} where it is made",
             suggestion=_suggestion(module.created.expression if module.created else None, scene),
             cause=("module", location.path, location.line, module.root),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"this `{meeting.name}` stays on cpu: it is never moved, and it is used with data on {meeting.wanted}",
+            help=f"Move it to {meeting.wanted}",
+            fix=move_created(meeting),
         )
 
 

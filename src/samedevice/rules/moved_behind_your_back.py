@@ -1,8 +1,10 @@
 """The rule `moved-behind-your-back`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene
 from samedevice.rules.questions import birth, called, is_mixed, last, module_of, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -120,3 +122,11 @@ class MovedBehindYourBack(Rule):
                 help=f"Move to the attribute's own device (`.to({name}.device)`), or do not store the moved copy",
             )
         return None
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` was moved to {meeting.device} here, and is used with {meeting.wanted} afterwards",
+            help=f"Move it back to {meeting.wanted} before it is used again",
+        )

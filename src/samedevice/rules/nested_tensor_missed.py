@@ -1,8 +1,10 @@
 """The rule `nested-tensor-missed`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Relative, Scene
 from samedevice.rules.questions import birth, is_mixed, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -76,6 +78,14 @@ class NestedTensorMissed(Rule):
             ),
             help=f"Move `{short(culprit.path)}` to {wanted(scene)} as well; `samedevice.to_device` moves any nesting",
             suggestion=f"{culprit.path.partition('.')[0].partition('[')[0]} = samedevice.to_device({culprit.path.partition('.')[0].partition('[')[0]}, device)",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the move leaves `{meeting.name}` behind on cpu",
+            help="Move every tensor of the structure",
         )
 
 

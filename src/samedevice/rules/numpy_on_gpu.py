@@ -3,8 +3,10 @@
 import re
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules.questions import birth, short, story
+from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -62,4 +64,13 @@ class NumpyOnGpu(Rule):
             suggestion=f"{name}.cpu().numpy()"
             if call.endswith(".numpy()")
             else (f"{name}.cpu()" if name else None),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.stray}` is on {meeting.device}; numpy works on host memory only",
+            help="Take it to the CPU first: `.cpu()`",
+            fix=call_fix(meeting, meeting.stray, ".cpu()", "Take it to the CPU first"),
         )

@@ -1,8 +1,10 @@
 """The rule `optimizer-state-left-behind`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene, Step
 from samedevice.rules.questions import birth, is_mixed, meeting, place, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -83,6 +85,21 @@ class OptimizerStateLeftBehind(Rule):
                 (move, f"the parameters move to {wanted(scene)} here; the state stays"),
             ),
             help="Move the model before the optimizer allocates or loads its state",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        if "how" not in meeting.facts:
+            return told(
+                meeting,
+                f"optimizer state on {meeting.device} is put beside a parameter on {meeting.wanted}",
+                help="Put it on the parameter's device",
+            )
+        how = "loaded" if meeting.facts["how"] == "load_state_dict" else "allocated"
+        return told(
+            meeting,
+            f"the state of `{meeting.name}` is {how} before the parameters move to {meeting.wanted}, and stays behind",
+            help="Move the model first",
         )
 
 

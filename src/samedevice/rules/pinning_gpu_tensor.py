@@ -3,8 +3,10 @@
 import re
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import birth, story
+from samedevice.rules.reading import drop_pinning, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -72,6 +74,15 @@ class PinningGpuTensor(Rule):
             if inside
             else "Pin before the move to the GPU, or not at all",
             suggestion=_without_pinning(step),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"only host memory can be pinned, and these tensors are on {meeting.device}",
+            help="Leave out `pin_memory`, or keep the data on the CPU",
+            fix=drop_pinning(meeting),
         )
 
 

@@ -11,7 +11,9 @@ from typing import ClassVar
 from samedevice.model.diagnostic import Confidence, Evidence, Location, Severity
 from samedevice.model.errors import UserError
 from samedevice.model.fix import Fix
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.model.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,14 @@ class Rule:
 
     def recognise(self, scene: Scene) -> Recognition | None:
         """What this rule says of `scene`, or None when the mistake is another one."""
+        return None
+
+    def recognise_traffic(self, traffic: Traffic) -> Recognition | None:
+        """What this rule says of what one place moves or waits for, None when there is nothing to say."""
+        return None
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What this rule says of a mistake that reading the code shows to be its own."""
         return None
 
     @property

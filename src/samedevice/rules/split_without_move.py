@@ -1,8 +1,10 @@
 """The rule `split-without-move`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Scene
 from samedevice.rules.questions import birth, is_mixed, moved, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -74,6 +76,14 @@ class SplitWithoutMove(Rule):
             evidence=story(scene, birth(stray)),
             help=f"Move it to {wanted(scene)} where it enters this part",
             suggestion=moved(stray.expression, f'"{scene.wanted}"'),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"this puts parts of one `forward` on {meeting.device} and {meeting.wanted}, and nothing moves what flows between them",
+            help="Keep what is added together on one GPU, or move it where the devices change",
         )
 
 

@@ -1,8 +1,10 @@
 """The rule `stale-alias`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
 from samedevice.rules.questions import STATE, birth, called, is_mixed, place, story
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -84,4 +86,12 @@ class StaleAlias(Rule):
                 ),
             ),
             help=f"Look `{alias.owner or alias.path}` up when it is used, instead of keeping the tensor",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"this keeps a second reference to the buffer `{meeting.name}`; `Module.to` replaces the buffer, and the reference stays on cpu",
+            help="Look the buffer up when it is used",
         )

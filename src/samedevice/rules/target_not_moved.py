@@ -1,6 +1,7 @@
 """The rule `target-not-moved`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import (
     birth,
@@ -13,6 +14,7 @@ from samedevice.rules.questions import (
     story,
     wanted,
 )
+from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -95,4 +97,13 @@ class TargetNotMoved(Rule):
             suggestion=f"{name} = {moved(name, anchor or 'device')}"
             if name.isidentifier()
             else moved(name, anchor or "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{handed(meeting)}` stays on cpu while what it is compared with is on {meeting.wanted}",
+            help=f"Move it to {meeting.wanted} beside the inputs",
+            fix=batch_fix(meeting),
         )

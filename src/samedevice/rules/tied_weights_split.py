@@ -1,8 +1,10 @@
 """The rule `tied-weights-split`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules.questions import birth, is_mixed, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -79,3 +81,11 @@ class TiedWeightsSplit(Rule):
                 help=f"Keep the tied modules on one GPU, {before} or {wanted(scene)}",
             )
         return None
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"this also moves `{meeting.name}` of another module, with which it shares the parameter, to another GPU",
+            help="Keep modules that share a parameter on one device",
+        )

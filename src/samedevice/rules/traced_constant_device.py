@@ -1,8 +1,10 @@
 """The rule `traced-constant-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene, Step
 from samedevice.rules.questions import story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -69,4 +71,12 @@ class TracedConstantDevice(Rule):
             confidence=Confidence.CERTAIN if step is not None else Confidence.LIKELY,
             evidence=story(scene, (step, f"traced here, with example inputs on {scene.culprit.device}")),
             help=f"Move the model and the example to {wanted(scene)} before tracing",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"the trace bakes in the devices of the example; moving it to {meeting.wanted} leaves them on cpu",
+            help="Move the model and the example before tracing, or script the model",
         )

@@ -3,8 +3,10 @@
 import re
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Operand, Scene
 from samedevice.rules.questions import birth, called, is_mixed, place, story, to_gpu
+from samedevice.rules.reading import buffer_fix, to_wanted, told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -96,6 +98,15 @@ class UnregisteredTensor(Rule):
             ),
             help="Register it as a buffer, so that it moves with the module",
             suggestion=as_buffer(culprit.kept.expression if culprit.kept else None),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`self.{meeting.name}` stays on {meeting.device} when `{meeting.owner}` moves{to_wanted(meeting)}: it is a plain attribute, not a buffer",
+            help="Register it as a buffer, so that it moves with the module",
+            fix=buffer_fix(meeting),
         )
 
 

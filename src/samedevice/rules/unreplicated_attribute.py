@@ -1,8 +1,10 @@
 """The rule `unreplicated-attribute`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
 from samedevice.rules.questions import birth, called, is_mixed, place, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -84,3 +86,11 @@ class UnreplicatedAttribute(Rule):
                 help=f"Make it {kind}, so that each replica on {wanted(scene)} and the others gets its own",
             )
         return None
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`self.{meeting.name}` stays on one GPU: `DataParallel` replicates parameters and buffers, not plain attributes",
+            help="Make it a parameter or a buffer",
+        )

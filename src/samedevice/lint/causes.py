@@ -1,0 +1,595 @@
+"""Which mistake explains a meeting: from where the stray comes, what moved it, who holds it."""
+
+import ast
+from typing import Any
+
+from samedevice.lint import modules
+from samedevice.lint.devices import same
+from samedevice.lint.meet import Found
+from samedevice.lint.run import Run
+from samedevice.lint.values import Device, Dict, Event, Instance, Param, Seq, Site, Stack, Tensor
+from samedevice.torch_facts import api
+
+FORWARD = ("forward", "training_step", "validation_step", "test_step", "predict_step")
+
+
+class Cause:
+    """The rule, the place of the mistake, and what the message is about."""
+
+    __slots__ = (
+        "copied",
+        "created",
+        "culprit",
+        "defaulted",
+        "facts",
+        "held",
+        "module_moved",
+        "name",
+        "owner",
+        "rule",
+    )
+
+    def __init__(self, rule: str, culprit: Site) -> None:
+        self.rule = rule
+        self.culprit = culprit
+        self.name: str | None = None
+        self.owner: str | None = None
+        self.created: Event | None = None
+        self.copied: Event | None = None
+        self.module_moved: Event | None = None
+        self.held: Event | None = None
+        self.defaulted: Event | None = None
+        self.facts: dict[str, Any] = {}
+
+
+def path_of(event: Event) -> Stack:
+    """The calls that led to an event, and its place."""
+    return (*event.stack, event.site)
+
+
+def climb(event: Event, other: Event) -> Site:
+    """Where `event` happened, seen from the function in which both events happened."""
+    for mine, theirs in zip(path_of(event), path_of(other), strict=False):
+        if mine.node is not theirs.node:
+            return mine
+    return event.site
+
+
+def used(found: Found, event: Event) -> Site:
+    """Where the value that came about by `event` was handed on, in the function of `event`."""
+    level = len(event.stack)
+    prefix = all(a.node is b.node for a, b in zip(event.stack, found.path, strict=False))
+    if prefix and level < len(found.path):
+        return found.path[level]
+    return found.path[-1]
+
+
+def classify(run: Run, found: Found) -> Cause | None:
+    """The mistake behind what was found, None when it cannot be told."""
+    handler = KINDS.get(found.kind)
+    if handler is not None:
+        return handler(found)
+    stray = found.stray
+    assert stray is not None
+    tensor = stray.tensor
+    owner = found.owner
+    if owner is None and tensor.buffer is not None and tensor.module is not None:
+        current = tensor.module.cells.get(tensor.buffer)
+        if current is not tensor:
+            return stale_alias(found, tensor)
+        owner = tensor.module
+    two_gpus = tensor.dev is not None and not tensor.dev.is_cpu
+    if two_gpus:
+        return between_gpus(found, owner)
+    if owner is not None:
+        return of_module(run, found, tensor, owner)
+    return of_tensor(found, tensor)
+
+
+def dropped(choice: Device | None) -> Cause | None:
+    """A device that a default value decided, because a caller left the argument out."""
+    if choice is None or choice.default is None:
+        return None
+    cause = Cause("device-argument-dropped", choice.default.site)
+    cause.defaulted = choice.default
+    cause.name = choice.default.text
+    cause.owner = getattr(choice.default.extra, "name", None)
+    cls = getattr(choice.default.extra, "cls", None)
+    if cls is not None:
+        cause.owner = cls.name if cause.owner == "__init__" else f"{cls.name}.{cause.owner}"
+    return cause
+
+
+def stale_alias(found: Found, tensor: Tensor) -> Cause:
+    """A second reference to a buffer, from before the module moved."""
+    event = tensor.held or tensor.birth
+    assert event is not None
+    cause = Cause("stale-alias", event.site)
+    cause.name = tensor.buffer
+    cause.owner = tensor.module.class_name if tensor.module is not None else None
+    cause.module_moved = last_move(tensor.module)
+    return cause
+
+
+def last_move(instance: Instance | None) -> Event | None:
+    """The latest move of a module."""
+    moves = instance.cells.get("#moves") if instance is not None else None
+    return moves[-1] if moves else None
+
+
+def keeper(instance: Instance) -> tuple[Event, Instance | None, bool] | None:
+    """What holds an instance: the event, the object, and whether through a plain container."""
+    held = instance.cells.get("#held")
+    if held is None:
+        return None
+    if held.kind == "attribute":
+        return held, held.extra, False
+    container = held.extra
+    birth = container.birth if isinstance(container, Seq | Dict) else None
+    outer = birth.extra if birth is not None else None
+    if isinstance(outer, Event) and isinstance(outer.extra, Instance):
+        return held, outer.extra, True
+    return held, None, True
+
+
+def in_plain_container(instance: Instance, holder: Instance) -> Event | None:
+    """The attribute of `holder` whose list or dict holds `instance`, with the place where that came about."""
+    for name, value in holder.cells.items():
+        if not isinstance(value, Seq | Dict) or (isinstance(name, str) and name.startswith("#")):
+            continue
+        parts = [*value.items, value.rest] if isinstance(value, Seq) else list(value.cells.values())
+        if any(part is instance for part in parts) and value.birth is not None:
+            event = value.birth.extra
+            return event if isinstance(event, Event) else value.birth
+    return None
+
+
+def holders(run: Run, instance: Instance) -> list[Instance]:
+    """Modules that have `instance` registered, or in a plain container; found by looking."""
+    found = []
+    for candidate in run.instances:
+        for _, child in modules.children(candidate):
+            if child is instance:
+                found.append(candidate)
+    return found
+
+
+def of_module(run: Run, found: Found, tensor: Tensor, owner: Instance) -> Cause | None:
+    """A parameter or buffer on the CPU."""
+    moved = tensor.moved
+    if moved is not None:
+        cause = dropped(moved.device)
+        if cause is not None:
+            cause.module_moved = moved
+            return cause
+        if copied_from(owner) is not None:
+            site = (
+                moved.device.site
+                if moved.device is not None and moved.device.site is not None
+                else moved.site
+            )
+            cause = Cause("copy-left-behind", site)
+            cause.copied = copied_from(owner)
+        else:
+            cause = Cause("moved-behind-your-back", moved.site)
+        cause.module_moved = moved
+        cause.owner = owner.class_name
+        return cause
+    if tensor.choice is not None and tensor.choice.site is not None:
+        cause = dropped(tensor.choice)
+        if cause is not None:
+            return cause
+    birth = owner.birth
+    if birth is None:
+        return None
+    if birth.site.function in FORWARD:
+        cause = Cause("module-built-in-forward", birth.site)
+        cause.name = owner.class_name
+        cause.created = birth
+        return cause
+    instance = owner
+    for _ in range(12):
+        copied = instance.birth if instance.birth is not None and instance.birth.kind == "copied" else None
+        if copied is not None:
+            source_move = last_move(copied.extra) if isinstance(copied.extra, Instance) else None
+            cause = Cause(
+                "copy-left-behind", climb(copied, source_move) if source_move is not None else copied.site
+            )
+            cause.copied, cause.module_moved = copied, source_move
+            cause.owner = instance.class_name
+            return cause
+        parents = holders(run, instance)
+        if parents:
+            parent = parents[0]
+            if last_move(parent) is not None and last_move(instance) is None:
+                move = last_move(parent)
+                assert move is not None
+                cause = Cause("module-added-after-move", climb(birth, move))
+                cause.created, cause.module_moved = birth, move
+                cause.name, cause.owner = instance.class_name, parent.class_name
+                return cause
+            instance = parent
+            continue
+        kept = keeper(instance)
+        if kept is not None and kept[2]:
+            event, holder, _ = kept
+            if holder is not None and modules.is_module(holder):
+                cause = Cause("module-in-container", event.site)
+                cause.held = event
+                attribute = holder_attribute(holder, event)
+                cause.name, cause.owner = attribute, holder.class_name
+                cause.module_moved = last_move(holder)
+                return cause
+        for candidate in run.instances:
+            event2 = in_plain_container(instance, candidate) if modules.is_module(candidate) else None
+            if event2 is not None:
+                cause = Cause("module-in-container", event2.site)
+                cause.held = event2
+                cause.name, cause.owner = event2.text or None, candidate.class_name
+                cause.module_moved = last_move(candidate)
+                return cause
+        break
+    return never_moved(found, instance)
+
+
+def holder_attribute(holder: Instance, event: Event) -> str | None:
+    """The attribute whose container an instance was put into."""
+    for name, value in holder.cells.items():
+        if value is event.extra and isinstance(name, str):
+            return name
+    return None
+
+
+def never_moved(found: Found, root: Instance) -> Cause | None:
+    """A whole module that nobody moved."""
+    if root.birth is None:
+        return None
+    base = modules.base_builtin(root) or ""
+    name = root.class_name
+    if base in api.LOSS_MODULES or name.endswith("Loss") or name.lower().endswith("criterion"):
+        rule = "loss-weight-not-moved"
+    elif is_metric(root, found):
+        rule = "metric-state-not-moved"
+    else:
+        rule = "module-not-moved"
+    cause = Cause(rule, root.birth.site)
+    cause.created = root.birth
+    cause.name = name
+    if found.stray is not None and isinstance(found.stray.value, Param):
+        cause.facts["parameter"] = found.stray.value.name
+    return cause
+
+
+def is_metric(root: Instance, found: Found) -> bool:
+    """Whether a module looks like a metric: it is updated, not called, or a torchmetrics one."""
+    if root.builtin is not None and root.builtin.startswith("torchmetrics."):
+        return True
+    if root.cls is None:
+        return False
+    if any("Metric" in name for name in root.cls.external):
+        return True
+    return root.cls.find("update") is not None and root.cls.find("compute") is not None
+
+
+def copied_from(owner: Instance) -> Event | None:
+    """The copy that a module came from."""
+    return owner.birth if owner.birth is not None and owner.birth.kind == "copied" else None
+
+
+def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
+    """A tensor on the CPU that no module has registered."""
+    if tensor.lost is not None:
+        return Cause("discarded-move", tensor.lost.site)
+    if tensor.missed is not None:
+        cause = Cause("nested-tensor-missed", tensor.missed.site)
+        cause.name = tensor.missed.text
+        return cause
+    cause = dropped(tensor.choice)
+    if cause is not None:
+        return cause
+    if tensor.moved is not None and tensor.choice is not None:
+        return moved_to_host(found, tensor)
+    if tensor.choice is not None and tensor.birth is not None:
+        return chosen_host(tensor)
+    if tensor.batch is not None:
+        return of_batch(found, tensor)
+    birth = tensor.birth
+    if birth is not None and birth.kind == "loaded":
+        return Cause("load-without-map-location", birth.site)
+    held = tensor.held
+    if held is not None and held.kind == "attribute" and isinstance(held.extra, Instance):
+        cause = of_attribute(found, tensor, held, held.extra)
+        if cause is not None:
+            return cause
+    if birth is None:
+        return None
+    if birth.kind in ("parameter", "following") or (
+        held is not None and held.kind == "container" and birth.kind == "parameter"
+    ):
+        return copy_of_parameter(found, tensor, birth)
+    if birth.kind not in ("factory", "numpy", "collated", "lengths"):
+        return Cause("device-mismatch", found.site)
+    if found.in_place and found.stray is not None and birth.kind == "factory":
+        cause = Cause("accumulator-on-cpu", birth.site)
+        return cause
+    use = used(found, birth)
+    if handed_on(found, birth, use):
+        cause = of_batch(found, tensor, use)
+        return cause
+    if birth.kind not in ("factory", "numpy"):
+        return Cause("batch-not-moved", use)
+    return Cause("factory-without-device", birth.site)
+
+
+def copy_of_parameter(found: Found, tensor: Tensor, birth: Event) -> Cause | None:
+    """Something computed from a parameter before its module moved."""
+    held = tensor.held
+    module = birth.extra.owner if isinstance(birth.extra, Param) else birth.extra
+    move = last_move(module) if isinstance(module, Instance) else None
+    event = held or birth
+    if move is None:
+        return Cause("device-mismatch", found.site)
+    cause = Cause("copy-left-behind", climb(event, move))
+    cause.module_moved = move
+    return cause
+
+
+def moved_to_host(found: Found, tensor: Tensor) -> Cause:
+    """A tensor that was taken to the CPU by hand."""
+    assert tensor.moved is not None
+    other = found.other.tensor if found.other is not None else None
+    back = other is not None and other.held is not None and other.moved is not None
+    return Cause("moved-behind-your-back" if back else "hardcoded-device", tensor.moved.site)
+
+
+def chosen_host(tensor: Tensor) -> Cause:
+    """A tensor made on a device that was decided elsewhere."""
+    assert tensor.choice is not None and tensor.birth is not None
+    site = tensor.choice.site
+    if site is None:
+        return Cause("hardcoded-device", tensor.birth.site)
+    birth = tensor.birth.site
+    inside = site.file is birth.file and birth.line <= site.line <= getattr(
+        birth.node, "end_lineno", birth.line
+    )
+    if inside:
+        return Cause("hardcoded-device", birth)
+    cause = Cause("device-chosen-twice", site)
+    return cause
+
+
+def of_batch(found: Found, tensor: Tensor, use: Site | None = None) -> Cause:
+    """Data that nobody moved."""
+    event = tensor.batch
+    if use is None:
+        assert event is not None
+        use = used(found, event)
+    if tensor.bound is not None and event is not None and len(tensor.bound.stack) == len(event.stack):
+        use = tensor.bound.site
+    target = is_loss(found) or sibling_moved(found, tensor)
+    return Cause("target-not-moved" if target else "batch-not-moved", use)
+
+
+def sibling_moved(found: Found, tensor: Tensor) -> bool:
+    """Whether what it meets came out of the same batch and was moved."""
+    other = found.other.tensor if found.other is not None else None
+    return (
+        other is not None
+        and other.birth is not None
+        and other.birth.kind == "parameter"
+        and not isinstance(found.other.value, Param)
+        if found.other
+        else False
+    )
+
+
+def is_loss(found: Found) -> bool:
+    """Whether the call computes a loss."""
+    name = found.operator.rpartition(".")[2].lower()
+    return name in api.LOSSES or name.endswith("loss") or "criterion" in name or name in ("loss_fn", "lossfn")
+
+
+def handed_on(found: Found, birth: Event, use: Site) -> bool:
+    """Whether data made once, before a loop, is handed to a call inside the loop."""
+    if use.node is birth.site.node or birth.site.function != use.function or birth.site.file is not use.file:
+        return False
+    if not isinstance(use.node, ast.Call):
+        return False
+    call = use.node
+    names = {
+        n.id
+        for arg in [*call.args, *[k.value for k in call.keywords]]
+        for n in ast.walk(arg)
+        if isinstance(n, ast.Name)
+    }
+    target = assigned_name(birth.site)
+    if target is None or target not in names:
+        return False
+    loops = [n for n in ast.walk(use.file.parsed()) if isinstance(n, ast.For | ast.While)]
+    return any(
+        n.lineno <= use.line <= (n.end_lineno or 0) and not n.lineno <= birth.site.line <= (n.end_lineno or 0)
+        for n in loops
+    )
+
+
+def assigned_name(site: Site) -> str | None:
+    """The name to which a statement assigns the node's value."""
+    for node in ast.walk(site.file.parsed()):
+        if (
+            isinstance(node, ast.Assign)
+            and node.lineno <= site.line <= (node.end_lineno or 0)
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            return node.targets[0].id
+    return None
+
+
+def of_attribute(found: Found, tensor: Tensor, held: Event, holder: Instance) -> Cause | None:
+    """A plain attribute."""
+    if modules.is_module(holder):
+        rule = "unregistered-tensor"
+        stores = stored_in(holder, held.text)
+        if held.site.function in FORWARD:
+            rule = "cached-on-first-device"
+        elif stores & set(FORWARD):
+            rule = "carried-state"
+        cause = Cause(rule, held.site)
+        cause.name, cause.owner = held.text, holder.class_name
+        cause.held = held
+        cause.module_moved = last_move(holder)
+        return cause
+    if found.kind == "index":
+        cause = Cause("index-on-other-device", found.site)
+        cause.name, cause.owner, cause.held = held.text, holder.class_name, held
+        return cause
+    return None
+
+
+def stored_in(holder: Instance, attribute: str) -> set[str]:
+    """The methods of a class that assign an attribute."""
+    names: set[str] = set()
+    for cls in holder.cls.mro if holder.cls is not None else ():
+        for statement in cls.node.body:
+            if isinstance(statement, ast.FunctionDef):
+                for node in ast.walk(statement):
+                    if (
+                        isinstance(node, ast.Attribute)
+                        and node.attr == attribute
+                        and isinstance(node.ctx, ast.Store)
+                    ):
+                        names.add(statement.name)
+    return names
+
+
+def between_gpus(found: Found, owner: Instance | None) -> Cause | None:
+    """Two accelerators."""
+    stray, other = found.stray, found.other
+    assert stray is not None
+    tensor = stray.tensor
+    if other is not None and other.tensor.dev is not None and other.tensor.dev.type == "replica":
+        event = tensor.held or tensor.moved or tensor.birth
+        if event is None:
+            return None
+        cause = Cause("unreplicated-attribute", event.site)
+        cause.name = event.text
+        return cause
+    if tensor.dev is not None and tensor.dev.is_symbol:
+        return None
+    for operand in (stray, *([other] if other is not None else [])):
+        param = operand.value
+        if isinstance(param, Param) and param.owner is not None and param.tensor.moved is not None:
+            mover = param.tensor.moved.extra
+            if isinstance(mover, Instance) and param.owner not in list(modules.walk(mover)):
+                cause = Cause("tied-weights-split", param.tensor.moved.site)
+                cause.name, cause.owner = param.name, param.owner.class_name
+                return cause
+    cause = dropped(tensor.choice)
+    if cause is not None:
+        return cause
+    birth = tensor.birth
+    if birth is not None and birth.kind == "loaded":
+        return Cause("load-without-map-location", birth.site)
+    if (
+        found.site.function in FORWARD
+        and other is not None
+        and other.tensor.choice is not None
+        and other.tensor.birth is not None
+        and other.tensor.birth.kind == "parameter"
+    ):
+        site = other.tensor.choice.site or (
+            other.tensor.moved.site if other.tensor.moved is not None else None
+        )
+        if site is not None:
+            return Cause("split-without-move", site)
+    if tensor.moved is not None:
+        bare = (
+            tensor.choice is not None and tensor.choice.dev.index is None and tensor.choice.dev.type == "cuda"
+        )
+        return Cause(
+            "bare-cuda-in-multi-gpu" if bare and tensor.moved.text != "to" else "cross-gpu-operands",
+            tensor.moved.site,
+        )
+    if tensor.choice is not None and birth is not None:
+        return Cause("cross-gpu-operands", birth.site)
+    return Cause("cross-gpu-operands", found.site)
+
+
+def simple(rule: str) -> Any:
+    """A mistake whose place is the place where it shows."""
+    return lambda found: Cause(rule, found.site)
+
+
+def at(rule: str, *keys: str) -> Any:
+    """A mistake made at the first known of some events."""
+
+    def build(found: Found) -> Cause:
+        event = next((found.extra[k] for k in keys if isinstance(found.extra.get(k), Event)), None)
+        cause = Cause(rule, event.site if event is not None else found.site)
+        cause.created = event
+        return cause
+
+    return build
+
+
+def of_optimizer(found: Found) -> Cause | None:
+    """State that was allocated or loaded before the parameters moved."""
+    state, stray = found.extra.get("state"), found.stray
+    if not isinstance(state, Event) or stray is None:
+        return None
+    move = stray.tensor.moved
+    cause = Cause("optimizer-state-left-behind", climb(state, move) if move is not None else state.site)
+    cause.created, cause.module_moved = state, move
+    cause.name = found.extra["optimizer"].class_name
+    cause.facts["how"] = state.text
+    return cause
+
+
+def of_generator(found: Found) -> Cause | None:
+    generator = found.extra.get("generator")
+    if not isinstance(generator, Instance) or generator.birth is None:
+        return None
+    cause = Cause("generator-on-other-device", generator.birth.site)
+    cause.created = generator.birth
+    cause.facts["own"] = str(found.extra.get("own"))
+    return cause
+
+
+def of_replicated(found: Found) -> Cause | None:
+    module = found.extra.get("module")
+    if not isinstance(module, Instance) or module.birth is None:
+        return None
+    cause = Cause("data-parallel-source-device", module.birth.site)
+    cause.created = module.birth
+    cause.name = module.class_name
+    return cause
+
+
+def of_meta(found: Found) -> Cause | None:
+    module = found.extra.get("module")
+    loaded = found.extra.get("loaded")
+    birth = module.birth if isinstance(module, Instance) else None
+    event = loaded if isinstance(loaded, Event) else birth
+    if event is None:
+        return None
+    cause = Cause("meta-left", event.site)
+    cause.created = event
+    cause.name = str(found.extra.get("name"))
+    return cause
+
+
+KINDS: dict[str, Any] = {
+    "discarded": simple("discarded-move"),
+    "numpy": simple("numpy-on-gpu"),
+    "pin": at("pinning-gpu-tensor", "loader"),
+    "generator": of_generator,
+    "default-generator": simple("default-device-leak"),
+    "lengths": simple("lengths-on-gpu"),
+    "meta": of_meta,
+    "data-parallel": of_replicated,
+    "traced": at("traced-constant-device", "traced"),
+    "gradient": simple("cpu-gradient"),
+    "optimizer": of_optimizer,
+    "optimizer-item": simple("optimizer-state-left-behind"),
+}
+
+__all__ = ["Cause", "classify", "same"]
