@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from samedevice.virtual.check import functions, plans, results, wording
+from samedevice.virtual.check import functions, meta, plans, results, wording
 from samedevice.virtual.check.calls import Call, Where
 from samedevice.virtual.check.calls import common_device as _common_device
 from samedevice.virtual.check.plans import plan_of
@@ -35,13 +35,15 @@ def check_op(func: Any, args: Any, kwargs: Any, where: Where) -> Refusal | None:
     """Judge a call at the dispatcher, where composite functions are taken apart already."""
     plan = _plans.get(func) or plan_of(func)
     judge = plan.judge
-    if judge is None:
+    if judge is None and not plan.tensors:
         return None
     if not plan.always and not _mixed(args, kwargs, where):
         return None
     call = Call.of(plan.signature, args, kwargs, where)
     devices = call.devices()
     if META in devices:
+        return meta.judge(call, func, args, kwargs) if len(devices) > 1 else None
+    if judge is None:
         return None
     if not plan.always and len(devices) < 2:
         return None

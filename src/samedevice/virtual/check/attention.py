@@ -6,7 +6,7 @@ from samedevice.virtual.check import exact, wording
 from samedevice.virtual.check.calls import Call, Operand
 from samedevice.virtual.check.tensor_iterator import compare
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, device_name
+from samedevice.virtual.tags import CPU, META, device_name
 
 _FOR_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
@@ -23,9 +23,19 @@ def judge(call: Call) -> Refusal | None:
             f"{device_name(query.device)} key.device: {device_name(key.device)} and value.device: "
             f"{device_name(value.device)} instead."
         )
-        return call.refuse("sdpa", message, common=max(query.device, key.device, value.device))
+        return call.refuse(
+            "sdpa",
+            message,
+            common=max(query.device, key.device, value.device),
+            recoverable=META not in call.devices(),
+        )
     mask = call.one("attn_mask")
-    if mask is None or mask.device == query.device or min(query.dim, key.dim, value.dim) < 2:
+    if (
+        mask is None
+        or META in call.devices()
+        or mask.device == query.device
+        or min(query.dim, key.dim, value.dim) < 2
+    ):
         return None
     return _judge_mask(call, query, key, value, mask)
 

@@ -198,11 +198,12 @@ def first_device(operands: list[Operand]) -> int:
 def common_device(devices: list[int]) -> int:
     """Where CUDA puts the result of operands on these devices.
 
-    The meta device wins over all; else the first that is not the CPU; UNSETTLED only among themselves.
+    The first that is not the CPU. A meta tensor leads only among meta and CPU tensors (a result that
+    has data is elsewhere), UNSETTLED only alone.
     """
-    if META in devices:
+    settled = [device for device in devices if device not in (UNSETTLED, META)]
+    if META in devices and all(device == CPU for device in settled):
         return META
-    settled = [device for device in devices if device != UNSETTLED]
     if not settled:
         return UNSETTLED if devices else CPU
     return next((device for device in settled if device != CPU), CPU)

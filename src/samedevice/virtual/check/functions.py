@@ -37,7 +37,9 @@ class FunctionPlan:
             args = (args,)
         call = Call.of(self.signature, args, kwargs, where)
         devices = call.devices()
-        if META in devices or (len(devices) < 2 and not self.always):
+        if len(devices) < 2 and not self.always:
+            return None
+        if META in devices and self.judge is not attention.judge:
             return None
         return self.judge(call)
 

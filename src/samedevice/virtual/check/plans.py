@@ -143,11 +143,13 @@ class Plan:
     Attributes:
         judge: None when any devices go together.
         always: also calls whose operands agree are judged: some must not be on a GPU at all.
+        tensors: it takes more than one tensor.
     """
 
     signature: Signature
     judge: Judge | None
     always: bool = False
+    tensors: bool = False
 
 
 _plans: dict[Any, Plan] = {}
@@ -167,13 +169,15 @@ def _make(func: Any) -> Plan:
     signature = Signature.of(func)
     if not func._schema.name.startswith("aten::"):
         return Plan(signature, None)
-    if not any(parameter.kind != "other" for parameter in signature.parameters):
+    kinds = [parameter.kind for parameter in signature.parameters]
+    if kinds.count("other") == len(kinds):
         return Plan(signature, None)
+    tensors = kinds.count("tensor") > 1 or "list" in kinds
     judge = _judge_for(signature)
     always = signature.base.removesuffix("_") in _ALWAYS_BASES or judge is composites.judge_host_only
     # numbers in a tensor are read on the host
     always = always or any(p.name == "scalars" and p.kind == "tensor" for p in signature.parameters)
-    return Plan(signature, None if judge is composites.judge_never else judge, always)
+    return Plan(signature, None if judge is composites.judge_never else judge, always, tensors)
 
 
 def _judge_for(signature: Signature) -> Judge | None:
