@@ -63,9 +63,9 @@ def _prepare_script(program: Program) -> Prepared:
             raise UserError(f"there is no file `{script}`") from None
         except OSError as error:
             raise UserError(f"cannot read `{script}`: {error.strerror or error}") from None
-        filename, path0 = script, os.path.dirname(os.path.realpath(script))
+        filename, path0 = os.path.abspath(script), os.path.dirname(os.path.realpath(script))
     code = _compile(source, filename)
-    module = _main_module(filename if script == "-" else os.path.abspath(script))
+    module = _main_module(filename)
     if script == "-":
         del module.__file__
     else:
@@ -225,8 +225,10 @@ def _filtered(traceback: TracebackType | None, own: str) -> TracebackType | None
         if not traceback.tb_frame.f_code.co_filename.startswith(own):
             kept.append(traceback)
         traceback = traceback.tb_next
-    for outer, inner in zip(kept, [*kept[1:], None], strict=True):
+    for outer, inner in zip(kept, kept[1:], strict=False):
         outer.tb_next = inner
+    if kept:
+        kept[-1].tb_next = None
     return kept[0] if kept else None
 
 

@@ -7,7 +7,16 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from samedevice.model.errors import UserError
-from samedevice.virtual import callbacks, events, functions, gradients, loaders, surface, torchscript
+from samedevice.virtual import (
+    callbacks,
+    creation,
+    events,
+    functions,
+    gradients,
+    loaders,
+    surface,
+    torchscript,
+)
 from samedevice.virtual.engine import Diagnoser, Engine
 from samedevice.virtual.functions import Functions
 from samedevice.virtual.machine import Machine
@@ -55,6 +64,7 @@ class Activation:
             loaders.install(self.patches, self.engine, self.max_batches)
             events.install(self.patches, self.engine)
             callbacks.install(self.patches, self)
+            creation.install(self.patches, self.engine)
             torchscript.install(self.patches, self.engine)
             self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)

@@ -1,5 +1,6 @@
 """Factories: `device=` is taken off, the tensor is made on the CPU and tagged."""
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ from torch.utils import _device
 from samedevice.model.scene import Action
 from samedevice.virtual.devices import REAL_CPU, resolve
 from samedevice.virtual.moves import move
+from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth
 from samedevice.virtual.tags import CPU, META, Tag, device_index, set_tag, tag_of
@@ -139,9 +141,24 @@ def from_numpy(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[
     """`torch.from_numpy`, `frombuffer`, `from_file`: host memory, always on the CPU."""
     with torch._C.DisableTorchFunction():
         result = func(*args, **kwargs)
-        if tag_of(result) is None:
-            set_tag(result, Tag(CPU, Birth(CPU, Action.FROM_NUMPY, name_of(func), here(2), (), False)))
+        set_tag(result, Tag(CPU, Birth(CPU, Action.FROM_NUMPY, name_of(func), here(2), (), False)))
     return result
+
+
+def install(patches: Patches, engine: "Engine") -> None:
+    """Constructors that no mode sees are replaced, so that their tensors have a birth."""
+    for name in ("from_numpy", "frombuffer"):
+        patches.set(torch, name, _seen(engine, getattr(torch, name)))
+
+
+def _seen(engine: "Engine", constructor: Any) -> Any:
+    @functools.wraps(constructor)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not engine.active:
+            return constructor(*args, **kwargs)
+        return from_numpy(engine, constructor, args, kwargs)
+
+    return call
 
 
 def new_tensor(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -205,8 +222,6 @@ TABLE: Final[dict[Any, Handler]] = {
     torch.tensor: from_data,
     torch.as_tensor: from_data,
     torch.asarray: from_data,
-    torch.from_numpy: from_numpy,
-    torch.frombuffer: from_numpy,
     torch.from_file: from_numpy,
     _Tensor.new_tensor: new_tensor,
     _Tensor.new: new,
