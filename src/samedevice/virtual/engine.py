@@ -406,10 +406,7 @@ class Engine:
             tensors = list(tensors_in(call[2].values()))
         if not tensors:
             return None
-        first = device_index(tensors[0])
-        if len(tensors) == 1 or all(device_index(t) == first for t in tensors):
-            return first
-        return check.common_device(tensors, device_index)
+        return check.inner_device(call[0], tensors, device_index)
 
     def _generator(self, kwargs: dict[str, Any], state: ThreadState, device: int | None) -> dict[str, Any]:
         """Check that the generator fits the device; put in the one that numbers are drawn from."""

@@ -41,9 +41,9 @@ def judge(call: Call, func: Any, args: Any, kwargs: Any) -> Refusal | None:
     operands = list(call.tensors())
     if name == "masked_fill":
         operands.reverse()
-    expected = operands[0].device
-    other = next(operand for operand in operands if operand.device != expected)
-    return _refuse(call, device_name(other.device), device_name(expected), on_gpu[0])
+    first = operands[0].device
+    other = next(operand.device for operand in operands if operand.device != first)
+    return _refuse(call, device_name(other), device_name(first), on_gpu[0])
 
 
 def _put_right(name: str, operand: Operand) -> str:
