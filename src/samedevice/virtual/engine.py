@@ -282,6 +282,9 @@ class Engine:
             refusal = check.check_op(func, args, kwargs, device_index)
             if refusal is not None:
                 result_device = self.refuse(refusal)
+                found = check.result_device(func, args, kwargs, device_index)
+                if isinstance(found, tuple):
+                    each = found
             elif mixed:
                 found = check.result_device(func, args, kwargs, device_index)
                 if isinstance(found, tuple):
@@ -428,15 +431,17 @@ class Engine:
             with self.exactly():
                 return self.plain(func, args, kwargs)
         refusal = check.check_function(func, args, kwargs, device_index)
+        state = self.state
+        before = state.call, state.quiet
         if refusal is not None:
             self.refuse(refusal)
-        state = self.state
-        before = state.call
+            # its parts would be refused again, for the same mistake
+            state.quiet = True
         state.call = (func, args, kwargs)
         try:
             return func(*args, **kwargs)
         finally:
-            state.call = before
+            state.call, state.quiet = before
 
     # -- refusals --------------------------------------------------------------------------------
 
