@@ -197,6 +197,8 @@ def summary_lines(outcome: Outcome, width: int) -> list[Line]:
     if found:
         text = f"{_count(found, 'problem')}{_details(outcome)}{where}{end}{after}"
         return wrap(prose(text, "bad", "bad"), width)
+    if outcome.command == "profile":
+        return wrap(prose(f"nothing costs more than it need{where}{end}{after}"), width)
     if outcome.program in (None, "finished"):
         return wrap([Span("all clear: ", "good"), *prose(f"no device mistakes{where}{end}{after}")], width)
     # A program that ended early may still have mistakes in what it did not reach.
@@ -209,7 +211,7 @@ def _details(outcome: Outcome) -> str:
     if len(severities) > 1:
         names = {"error": "error", "warning": "warning", "info": "hint"}
         parts += [_count(severities[s], name) for s, name in names.items() if severities[s]]
-    if outcome.occurrences > len(outcome.diagnostics):
+    if outcome.occurrences > len(outcome.diagnostics) and outcome.command != "profile":
         parts.append(_count(outcome.occurrences, "mismatch", "mismatches"))
     return f" ({', '.join(parts)})" if parts else ""
 

@@ -84,7 +84,7 @@ def move(
                 TensorMoved(tag.birth, weakref.ref(moved), moved.birth, function, moved.birth.place)
             )
         for listener in engine.listeners:
-            listener(("transfer", source, target, tensor, tag.pinned, non_blocking, function))
+            listener(("transfer", source, target, tensor, tag.pinned, non_blocking, function, result))
         return result
 
 

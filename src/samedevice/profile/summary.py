@@ -1,0 +1,260 @@
+"""Processors: from what was recorded to traffic by place, loops, totals and a timeline."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from samedevice.model.diagnostic import Location
+from samedevice.model.traffic import Source, Traffic
+from samedevice.profile.cost import CostModel
+from samedevice.profile.locate import Sources, Spot
+from samedevice.profile.loops import Loop, span_of
+from samedevice.profile.recorder import Marks, Recorder, Site
+
+DIRECTIONS: Final = ("h2d", "d2h", "d2d")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSummary:
+    """A step loop and what one of its steps costs on average.
+
+    Attributes:
+        kind: "training" (it steps an optimizer), "batches" (it fetches some) or "loop".
+    """
+
+    location: Location
+    kind: str
+    steps: int
+    nbytes: dict[str, float]
+    transfers: float
+    syncs: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a program moved and waited for.
+
+    Attributes:
+        traffic: by place, the costliest first.
+        loops: the step loops, the busiest first.
+        totals: counts, bytes and estimated seconds, by direction and for synchronisations.
+        timeline: (index into `traffic`, step, seconds since the start, bytes, measured seconds).
+        measured: seconds are measured on a real device, not estimated.
+    """
+
+    cost: CostModel
+    traffic: tuple[Traffic, ...]
+    loops: tuple[LoopSummary, ...]
+    totals: dict[str, dict[str, float]]
+    steps: int
+    timeline: tuple[tuple[int, int, float, int, float | None], ...] = ()
+    dropped: int = 0
+    measured: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self, timeline: bool = True) -> dict[str, Any]:
+        """For JSON."""
+        data: dict[str, Any] = {
+            "version": 1,
+            "cost_model": self.cost.to_dict(),
+            "measured": self.measured,
+            "steps": self.steps,
+            "totals": self.totals,
+            "loops": [_loop_data(loop) for loop in self.loops],
+            "traffic": [_traffic_data(traffic) for traffic in self.traffic],
+        }
+        if timeline:
+            data["timeline"] = [list(event) for event in self.timeline]
+            data["timeline_dropped"] = self.dropped
+        return data
+
+
+def summarise(recorder: Recorder, cost: CostModel, measured: bool = False) -> Profile:
+    """Everything that reports show, from what was recorded."""
+    sources = Sources()
+    groups: dict[tuple[object, ...], list[int]] = {}
+    around: list[tuple[Loop, Marks] | None] = []
+    for index, site in enumerate(recorder.sites):
+        loop = recorder.step_loop_of(site)
+        around.append(loop)
+        place = site.stack.place or (site.stack.frames[0] if site.stack.frames else None)
+        # By the source text, not the instruction: Python's specialisation moves the latter.
+        where = (place.code.co_filename, span_of(place.code, place.lasti)) if place is not None else None
+        key = (site.kind, site.what, where, site.function, site.stack.direct, loop and loop[0])
+        groups.setdefault(key, []).append(index)
+    told = []
+    for members in groups.values():
+        sites = [recorder.sites[i] for i in members]
+        told.append((_traffic(sites, around[members[0]], recorder, cost, sources, measured), members))
+    told.sort(key=lambda pair: (-pair[0].seconds, pair[0].location))
+    number = {site: rank for rank, (_, members) in enumerate(told) for site in members}
+    traffic = tuple(t for t, _ in told)
+    return Profile(
+        cost=cost,
+        traffic=traffic,
+        loops=_loops(traffic, around, sources),
+        totals=_totals(traffic),
+        steps=recorder.batches or recorder.optimizer_steps,
+        timeline=tuple(
+            (number[e.site], e.step, round(e.time, 6), e.nbytes, e.seconds) for e in recorder.events
+        ),
+        dropped=recorder.dropped,
+        measured=measured,
+    )
+
+
+def _traffic(
+    sites: list[Site],
+    around: tuple[Loop, Marks] | None,
+    recorder: Recorder,
+    cost: CostModel,
+    sources: Sources,
+    measured: bool,
+) -> Traffic:
+    first = sites[0]
+    frame = first.stack.place
+    spot = sources.spot(frame or (first.stack.frames[0] if first.stack.frames else None))
+    if spot is None:
+        spot = Spot(Location("<unknown>", 1), "", "")
+    count = sum(s.count for s in sites)
+    loader = next((recorder.loaders[s.loader] for s in sites if s.loader is not None), None)
+    loader_spot = None
+    if loader is not None and not loader[1]:
+        loader_spot = sources.spot(loader[0].place)
+    seconds = sum(s.measured if measured else _seconds(s, cost) for s in sites)
+    return Traffic(
+        kind=first.kind,
+        what=first.what,
+        location=spot.location,
+        expression=" ".join(spot.expression.split()),
+        statement=sources.statement(spot),
+        function=first.function,
+        package=_package(first),
+        direct=first.stack.direct,
+        count=count,
+        nbytes=sum(s.nbytes for s in sites),
+        seconds=seconds,
+        steps=around[1].iterations if around else 0,
+        loop=sources.loop(around[0]) if around else None,
+        training=bool(around and around[1].optimizer_steps),
+        pageable=sum(s.pageable for s in sites) * 2 > count,
+        non_blocking=sum(s.non_blocking for s in sites) * 2 > count,
+        repeated=0 if any(s.parameters for s in sites) else sum(s.repeated for s in sites),
+        of_module=any(s.of_module for s in sites),
+        dtype=first.dtype,
+        shape=first.shape,
+        source=_source(sites, count, sources),
+        loader=None if loader_spot is None else loader_spot.location,
+        loader_text="" if loader_spot is None else loader_spot.text,
+        text=spot.text,
+    )
+
+
+def _seconds(site: Site, cost: CostModel) -> float:
+    if site.kind == "sync":
+        return site.count * cost.sync() + site.nbytes / cost.pinned
+    pinned = site.count - site.pageable
+    blocking = site.count - (site.non_blocking if not site.pageable else 0)
+    total = site.count * cost.call + blocking * cost.wait
+    total += (site.nbytes - site.pageable_bytes) / cost.pinned if pinned else 0.0
+    return total + site.pageable_bytes / cost.pageable
+
+
+def _package(site: Site) -> str | None:
+    from samedevice.program.files import package_of
+
+    inner = site.stack.frames[0] if site.stack.frames and site.stack.user != 0 else None
+    return None if inner is None else package_of(inner.code.co_filename)
+
+
+def _source(sites: list[Site], count: int, sources: Sources) -> Source | None:
+    origin = next((s.origin for s in sites if s.origin is not None), None)
+    if origin is None:
+        return None
+    spot = sources.spot(origin.place)
+    returned = sum(s.round_trips for s in sites) * 2 > count
+    left = sources.spot(origin.left) if returned and origin.left is not None else None
+    return Source(
+        action=origin.action,
+        function=origin.function,
+        location=None if spot is None else spot.location,
+        fresh=sum(s.fresh for s in sites) * 2 > count,
+        left=None if left is None else left.location,
+    )
+
+
+def _loops(
+    traffic: Iterable[Traffic], around: list[tuple[Loop, Marks] | None], sources: Sources
+) -> tuple[LoopSummary, ...]:
+    marks = {pair[0]: pair[1] for pair in around if pair is not None}
+    found = []
+    for loop, mark in marks.items():
+        location = sources.loop(loop)
+        inside = [t for t in traffic if t.loop == location]
+        steps = max(mark.iterations, 1)
+        kind = "training" if mark.optimizer_steps else "batches" if mark.batches else "loop"
+        found.append(
+            LoopSummary(
+                location,
+                kind,
+                mark.iterations,
+                {d: sum(t.nbytes for t in inside if t.what == d) / steps for d in DIRECTIONS},
+                sum(t.count for t in inside if t.kind == "transfer") / steps,
+                sum(t.count for t in inside if t.kind == "sync") / steps,
+                sum(t.seconds for t in inside) / steps,
+            )
+        )
+    return tuple(sorted(found, key=lambda s: (s.kind != "training", -s.seconds * s.steps)))
+
+
+def _totals(traffic: Iterable[Traffic]) -> dict[str, dict[str, float]]:
+    totals = {name: {"count": 0.0, "bytes": 0.0, "seconds": 0.0} for name in (*DIRECTIONS, "sync")}
+    for t in traffic:
+        total = totals["sync" if t.kind == "sync" else t.what]
+        total["count"] += t.count
+        total["bytes"] += t.nbytes
+        total["seconds"] += t.seconds
+    return totals
+
+
+def location_data(location: Location | None) -> dict[str, Any] | None:
+    """A place for JSON."""
+    if location is None:
+        return None
+    return {"path": location.path, "line": location.line, "column": location.column}
+
+
+def _loop_data(loop: LoopSummary) -> dict[str, Any]:
+    return {
+        "location": location_data(loop.location),
+        "kind": loop.kind,
+        "steps": loop.steps,
+        "bytes_per_step": loop.nbytes,
+        "transfers_per_step": loop.transfers,
+        "syncs_per_step": loop.syncs,
+        "seconds_per_step": loop.seconds,
+    }
+
+
+def _traffic_data(t: Traffic) -> dict[str, Any]:
+    return {
+        "kind": t.kind,
+        "what": t.what,
+        "location": location_data(t.location),
+        "end_line": t.location.end_line,
+        "expression": t.expression,
+        "function": t.function,
+        "package": t.package,
+        "count": t.count,
+        "bytes": t.nbytes,
+        "seconds": t.seconds,
+        "steps": t.steps,
+        "loop": location_data(t.loop),
+        "pageable": t.pageable,
+        "non_blocking": t.non_blocking,
+        "repeated": t.repeated,
+        "of_module": t.of_module,
+        "dtype": t.dtype,
+        "shape": list(t.shape),
+    }
