@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from samedevice.cli import Parser
-from samedevice.cli.output import write_report
+from samedevice.cli.output import check_writable, write_report
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.program.running import (
@@ -166,6 +166,8 @@ def check(program: Program, options: argparse.Namespace) -> int:
     started = time.monotonic()
     folder = os.getcwd()
     output = options.output if options.output in (None, "-") else os.path.abspath(options.output)
+    if output not in (None, "-"):
+        check_writable(output)  # before a long run, not after it
     prepared = prepare(program)
     diagnoser = _diagnoser(options)
     with virtual_gpus(
@@ -243,7 +245,11 @@ def _gpu_hint(error: BaseException | None, gpus: int) -> str | None:
     text = str(error)
     if "invalid device ordinal" in text or "torch.cuda.device_count() is" in text:
         count = "1 virtual GPU" if gpus == 1 else f"{gpus} virtual GPUs"
-        return f"the program asks for a GPU that is not there; it ran with {count}, try `--gpus {gpus + 1}`"
+        asked = getattr(error, "samedevice_asked", gpus)
+        which = f"cuda:{asked}" if hasattr(error, "samedevice_asked") else "a GPU"
+        return (
+            f"the program asks for {which}, which is not there; it ran with {count}, try `--gpus {asked + 1}`"
+        )
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"the program needs the package `{error.name}`, which is not installed in this environment"
     return None

@@ -51,6 +51,22 @@ def width_of(stream: TextIO) -> int:
     return min(shutil.get_terminal_size().columns, 120) if stream.isatty() else 80
 
 
+def check_writable(path: str) -> None:
+    """Say before the work, not after it, that a file cannot be written.
+
+    Raises:
+        UserError: its folder does not exist or may not be written to, or it is a folder itself.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if os.path.isdir(target):
+        raise UserError(f"cannot write `{path}`: it is a folder")
+    if not os.path.isdir(folder):
+        raise UserError(f"cannot write `{path}`: there is no folder `{folder}`")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"cannot write `{path}`: no permission to write into `{folder}`")
+
+
 def write_atomically(path: str, text: str) -> None:
     """Write a text file so that a reader sees the old one or the whole new one.
 

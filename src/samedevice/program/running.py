@@ -64,7 +64,7 @@ def _prepare_script(program: Program) -> Prepared:
         except OSError as error:
             raise UserError(f"cannot read `{script}`: {error.strerror or error}") from None
         filename, path0 = os.path.abspath(script), os.path.dirname(os.path.realpath(script))
-    code = _compile(source, filename)
+    code = _compile(source, filename, script)
     module = _main_module(filename)
     if script == "-":
         del module.__file__

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import torch
 
-from samedevice.virtual.machine import Machine
 from samedevice.virtual.errors import invalid_ordinal
+from samedevice.virtual.machine import Machine
 from samedevice.virtual.tags import CPU, META
 
 #: what C++ is told instead of "cuda"
@@ -33,7 +33,9 @@ def use_gpu(machine: Machine, index: int) -> int:
     if not machine.initialized or machine.in_forked_child:
         torch.cuda._lazy_init()  # refuses in a forked child
     if not 0 <= index < machine.count:
-        raise invalid_ordinal()
+        error = invalid_ordinal()
+        error.samedevice_asked = index  # type: ignore[attr-defined]  # so that `check` can name the option
+        raise error
     return index
 
 
