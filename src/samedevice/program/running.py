@@ -4,6 +4,7 @@ import atexit
 import importlib.machinery
 import importlib.util
 import io
+import itertools
 import os
 import runpy
 import sys
@@ -119,20 +120,18 @@ def _prepare_module(program: Program) -> Prepared:
     return Prepared(code, module, [str(spec.origin), *program.args], os.getcwd())
 
 
-def _compile(source: bytes, filename: str) -> CodeType:
+def _compile(source: bytes, filename: str, shown: str) -> CodeType:
     try:
         return compile(source, filename, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UserError(_syntax_message(error, filename)) from None
+        raise UserError(_syntax_message(error, shown)) from None
     except ValueError as error:
-        raise UserError(f"`{filename}` is not Python: {error}") from None
+        raise UserError(f"`{shown}` is not Python: {error}") from None
 
 
-def _syntax_message(error: SyntaxError, filename: str) -> str:
-    where = (
-        f"{error.filename or filename}:{error.lineno}" if error.lineno else f"{error.filename or filename}"
-    )
-    return f"`{filename}` is not valid Python ({where}: {error.msg})"
+def _syntax_message(error: SyntaxError, shown: str) -> str:
+    where = f"line {error.lineno}: " if error.lineno else ""
+    return f"`{shown}` is not valid Python: {where}{error.msg}"
 
 
 def _main_module(filename: str) -> types.ModuleType:
@@ -225,7 +224,7 @@ def _filtered(traceback: TracebackType | None, own: str) -> TracebackType | None
         if not traceback.tb_frame.f_code.co_filename.startswith(own):
             kept.append(traceback)
         traceback = traceback.tb_next
-    for outer, inner in zip(kept, kept[1:], strict=False):
+    for outer, inner in itertools.pairwise(kept):
         outer.tb_next = inner
     if kept:
         kept[-1].tb_next = None
