@@ -97,11 +97,11 @@ def main() -> None:
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     generator = torch.Generator().manual_seed(0)
-    train = DataLoader(curves(1024, 64, generator), batch_size=64, shuffle=True)
-    valid = DataLoader(curves(256, 64, generator), batch_size=64)
+    train = DataLoader(curves(512, 64, generator), batch_size=32, shuffle=True)
+    valid = DataLoader(curves(256, 64, generator), batch_size=32)
 
     model = Classifier().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3)
     for epoch in range(1, args.epochs + 1):
         print(f"epoch {epoch}: loss {train_one_epoch(model, train, optimizer, device):.3f}")
         if epoch % args.evaluate_every == 0:
