@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from samedevice._version import __version__
 from samedevice.lint.importing import Listing, SearchPath, place_of
@@ -47,8 +47,7 @@ class Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(NamedTuple):
     """One file's result.
 
     Attributes:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from samedevice.config.patterns import Patterns
 from samedevice.model.errors import UserError
@@ -45,8 +46,7 @@ USUAL = frozenset(
 BUILDS = frozenset({"build", "dist"})
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreFile:
+class IgnoreFile(NamedTuple):
     """One file of patterns: (matches, ignores rather than re-includes, means folders only), in order."""
 
     folder: str
@@ -63,8 +63,7 @@ class IgnoreFile:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Ignores:
+class Ignores(NamedTuple):
     """The files of patterns that hold in a folder, outermost first."""
 
     files: tuple[IgnoreFile, ...] = ()

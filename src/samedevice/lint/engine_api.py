@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from samedevice.model.diagnostic import Diagnostic
 
@@ -45,7 +44,7 @@ class SourceFile:
     @property
     def is_package(self) -> bool:
         """True for an `__init__.py`, whose relative imports start at itself."""
-        return PurePosixPath(self.path).name == "__init__.py"
+        return self.path.replace("\\", "/").rpartition("/")[2] == "__init__.py"
 
 
 @dataclass(slots=True)
@@ -164,6 +163,8 @@ def lint_files(
 
 def module_names(paths: Iterable[str], packages: Callable[[str], bool]) -> Mapping[str, str]:
     """Dotted module name by path: from the outermost folder that is a package (`packages(folder)`)."""
+    from pathlib import PurePosixPath
+
     names: dict[str, str] = {}
     for path in paths:
         pure = PurePosixPath(path.replace("\\", "/"))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: what marks the root of a project
 MARKS = frozenset(
@@ -100,8 +100,7 @@ class SearchPath:
         return os.path.join(folder, last + ".py") if last + ".py" in names else None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a file stands among the modules.
 
     Attributes:
