@@ -72,8 +72,17 @@ def data_decides(test: ast.expr) -> bool:
     """Whether an unknown condition is about the data, so that both branches really occur.
 
     A condition about configuration often guards the move of one operand here and of the other
-    elsewhere; the two must not be combined.
+    elsewhere; the two must not be combined. The answer is kept on the node: a condition in a
+    function is met once for each way to it.
     """
+    known: bool | None = test.__dict__.get("about_data")
+    if known is None:
+        known = test.__dict__["about_data"] = find_data(test)
+    return known
+
+
+def find_data(test: ast.expr) -> bool:
+    """The same, looked for."""
     about_data = False
     for node in ast.walk(test):
         if isinstance(node, ast.Attribute):
