@@ -6,6 +6,7 @@ for CUDA is on. Its C++ kernels ask whether a tensor is on CUDA in C++'s eyes, w
 is; Python kernels with the same cast lists stand in for them.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -17,6 +18,7 @@ from samedevice.virtual.tags import UNSETTLED, tag_of
 
 _KEY: Final = torch._C.DispatchKey.AutocastCUDA
 _KEYS: Final = torch._C.DispatchKeySet(_KEY)
+_CPU_KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _without_autocast: Final = torch._C._ExcludeDispatchKeyGuard
 _Disable: Final = torch._C.DisableTorchFunction
 
@@ -210,6 +212,40 @@ def _kernel(op: Any, policy: Callable[[Any, Any, Any], Any]) -> Callable[..., An
     return kernel
 
 
+@functools.cache
+def _cast_on_cpu() -> tuple[tuple[str, Any], ...]:
+    """(name, operation) of everything that autocast for the CPU casts in this version of torch."""
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        if namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU"):
+            op = _overload(rest)
+            if op is not None:
+                found.append((rest, op))
+    return tuple(found)
+
+
+def _spare_gpu_tensors(casts: Casts) -> Any:
+    """Keep `torch.autocast("cpu")` off tensors of virtual GPUs: in C++'s eyes they are on the CPU."""
+    library = torch.library.Library("aten", "IMPL", "AutocastCPU")
+
+    def kernel_of(op: Any, real: Any) -> Callable[..., Any]:
+        def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+            with _Disable():
+                tensors = [v for v in _flat((*args, *kwargs.values())) if isinstance(v, torch.Tensor)]
+                if any(casts.on_gpu(tensor) for tensor in tensors):
+                    with _without_autocast(_CPU_KEYS):
+                        return op(*args, **kwargs)
+                return real.call_boxed(keys, *args, **kwargs)
+
+        return kernel
+
+    for name, op in _cast_on_cpu():
+        real = torch.library.get_kernel(f"aten::{name}", "AutocastCPU")
+        library.impl(name, kernel_of(op, real), with_keyset=True, allow_override=True)
+    return library
+
+
 def install(patches: Patches, engine: Any) -> None:
     """Register the Python kernels and include the key on this thread."""
     casts = Casts(engine)
@@ -231,7 +267,8 @@ def install(patches: Patches, engine: Any) -> None:
                 op = _overload(name)
                 if op is not None:
                     library.impl(name, _kernel(op, policy), allow_override=True)
-    patches.on_undo(library._destroy)
+        patches.on_undo(library._destroy)
+        patches.on_undo(_spare_gpu_tensors(casts)._destroy)
 
     clear = torch.clear_autocast_cache
 

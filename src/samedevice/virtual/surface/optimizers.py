@@ -1,5 +1,6 @@
 """What optimizers ask of C++: the groups of tensors that one fused or foreach call may take."""
 
+import importlib
 from typing import Any
 
 import torch
@@ -8,6 +9,10 @@ from samedevice.virtual.devices import device_object
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU
+
+#: Their foreach variants round otherwise than the loop that they run on the CPU: the numbers of a run are
+#: the CPU's, so the loop runs here as well unless the program asks for `foreach=True`.
+_ROUND_OTHERWISE = ("torch.optim.asgd", "torch.optim.nadam", "torch.optim.radam")
 
 #: `step` tensors may stay on the CPU in these
 _STEP_DTYPES = (torch.float32, torch.float64)
@@ -52,3 +57,16 @@ def install(patches: Patches, engine: Any) -> None:
         return found
 
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", group)
+
+    def in_a_loop(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+        return False, False
+
+    for module in _ROUND_OTHERWISE:
+        patches.set(importlib.import_module(module), "_default_to_fused_or_foreach", in_a_loop)
+    averages = torch.optim.swa_utils
+    foreach_devices = averages._get_foreach_kernels_supported_devices
+    patches.set(
+        averages,
+        "_get_foreach_kernels_supported_devices",
+        lambda: [device for device in foreach_devices() if device != "cuda"],
+    )
