@@ -33,6 +33,12 @@ def anchor_in(
         if name in bound and name not in names and is_tensor(value) and device_of(value) == device:
             return f"{name}.device"
     owner = known.get(names[0]) if names else None
+    if owner is not None and _is_device(instance_dict(owner).get("device"), device):
+        return f"{names[0]}.device"
+    for space in (known, frame.f_globals):
+        for name in ("device", "dev", "DEVICE"):
+            if _is_device(space.get(name), device):
+                return name
     if is_module(owner):
         for name, value in instance_dict(owner).get("_parameters", {}).items():
             if value is not None and device_of(value) == device:
@@ -41,12 +47,6 @@ def anchor_in(
             weight = instance_dict(child).get("_parameters", {}).get("weight") if child is not None else None
             if weight is not None and device_of(weight) == device:
                 return f"{names[0]}.{name}.weight.device"
-    if owner is not None and _is_device(instance_dict(owner).get("device"), device):
-        return f"{names[0]}.device"
-    for space in (known, frame.f_globals):
-        for name in ("device", "dev", "DEVICE"):
-            if _is_device(space.get(name), device):
-                return name
     for name in names:
         if is_module(known.get(name)):
             first = next(iter(known[name].parameters()), None)

@@ -154,13 +154,41 @@ def _has_own_names(scope: Scope) -> bool:
     return isinstance(scope, (*FUNCTIONS, ast.Module))
 
 
+#: what runs a generator that was made elsewhere
+CONSUMERS = frozenset(
+    {"next", "list", "tuple", "sum", "zip", "enumerate", "tqdm", "cat", "stack", "sorted", "max"}
+)
+
+
+def call_of(caller: Spot, function: str) -> ast.Call | None:
+    """The call by which the caller runs `function`; a generator is run by the loop over it."""
+    node = caller.node
+    if isinstance(node, ast.Call) and _called(node) not in CONSUMERS:
+        return node
+    around = node if node is not None else caller.statement
+    scope = None if around is None else scope_of(around)
+    for place in (around, getattr(around, "iter", None), scope):
+        found = [n for n in ast.walk(place) if _called(n) == function] if place is not None else []
+        if len(found) == 1:
+            call = found[0]
+            return call if isinstance(call, ast.Call) else None
+    return None
+
+
+def _called(node: ast.AST) -> str | None:
+    """Name of the function or method that the node calls."""
+    if not isinstance(node, ast.Call):
+        return None
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", None)
+
+
 def _given(scope: Scope, name: str, where: Where) -> tuple[ast.expr, Where] | None:
     """The caller's argument for a parameter, with the caller's surroundings."""
     if not where.callers or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     caller = where.callers[-1]
-    call = caller.node
-    if not isinstance(call, ast.Call):
+    call = call_of(caller, scope.name)
+    if call is None:
         return None
     argument, _ = b.argument_of(call, scope, name, b.is_method(scope))
     return None if argument is None else (argument, Where(caller.filename, where.callers[:-1]))
@@ -273,9 +301,9 @@ class _Trace:
         if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return []
         if where.callers:
-            call = where.callers[-1].node
+            call = call_of(where.callers[-1], scope.name)
             outer = Where(where.callers[-1].filename, where.callers[:-1])
-            if isinstance(call, ast.Call):
+            if call is not None:
                 return self._through_call(call, scope, name, where, outer, budget)
             return []
         for filename, call in self._possible_calls(scope, where):

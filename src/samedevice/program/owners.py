@@ -122,6 +122,14 @@ class Census:
                 census._add_names(space, Holder.GLOBAL, -1)
         return census
 
+    def add_unnamed(self, modules: Iterable[Any]) -> None:
+        """Modules that no variable of the program holds, as one made and called in a single expression."""
+        for module in modules:
+            self._put(
+                Seat(module, type(module).__name__, None, type(module).__name__, Holder.TEMPORARY, 0, -1)
+            )
+        self._run()
+
     def _add_names(self, names: Mapping[str, Any], link: Holder, frame: int) -> None:
         for name, value in list(names.items()):
             if name.startswith("__") or name in ("In", "Out", "_", "_i", "_ii", "_iii") or name == ".0":
@@ -180,8 +188,11 @@ class Census:
         module, path = seat.value, seat.path
         self.modules[id(module)] = seat
         own = instance_dict(module)
-        for registry, link in (("_parameters", Holder.PARAMETER), ("_buffers", Holder.BUFFER)):
-            for name, tensor in own.get(registry, {}).items():
+        # DataParallel's replicas keep their parameters as plain attributes.
+        replicated = own.get("_former_parameters", {}) if own.get("_is_replica") else {}
+        parameters = {**own.get("_parameters", {}), **replicated}
+        for tensors, link in ((parameters, Holder.PARAMETER), (own.get("_buffers", {}), Holder.BUFFER)):
+            for name, tensor in tensors.items():
                 self._child(seat, tensor, name, f"{path}.{name}", link)
         numbered = type(module).__name__ in ("Sequential", "ModuleList")
         for name, child in own.get("_modules", {}).items():
@@ -190,7 +201,7 @@ class Census:
                 shown = f"{path}[{name}]" if numbered and name.isdigit() else f"{path}.{name}"
                 self._child(seat, child, name, shown, Holder.MODULE)
         for name, thing in own.items():
-            if name not in _module_internals():
+            if name not in _module_internals() and name not in own.get("_former_parameters", {}):
                 self._child(seat, thing, name, f"{path}.{name}", Holder.ATTRIBUTE)
 
     def _open_optimizer(self, seat: Seat) -> None:

@@ -2,8 +2,8 @@
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Scene
-from samedevice.rules.questions import birth, is_mixed, moved, place, short, story, wanted
+from samedevice.model.scene import Action, Operand, Scene
+from samedevice.rules.questions import STATE, birth, candidates, is_mixed, moved, place, short, story, wanted
 from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
 
@@ -44,16 +44,21 @@ class BatchNotMoved(Rule):
 
     name = "batch-not-moved"
     group = "data flow"
+    engines = ("check", "lint")
     specificity = 54
     lesson = "Moving the model does not move the data: every batch is moved at the head of the loop, in training and in evaluation."
 
     def recognise(self, scene: Scene) -> Recognition | None:
         """Data that comes out of a loop, a loader or a container, of which nothing was moved."""
-        culprit = scene.culprit
-        if not is_mixed(scene) or culprit is None or culprit.device != "cpu":
+        if not is_mixed(scene):
+            return None
+        return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
+
+    def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
+        if culprit.device != "cpu" or culprit.holder in STATE:
             return None
         entry, born = culprit.entry, culprit.born
-        batched = born is not None and born.action is Action.BATCHED
+        batched = bool(culprit.provenance) and culprit.provenance[-1].action is Action.BATCHED
         if entry is None:
             if not batched or born is None or born.location is None:
                 return None

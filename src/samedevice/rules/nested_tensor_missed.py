@@ -2,8 +2,8 @@
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Holder, Relative, Scene
-from samedevice.rules.questions import birth, is_mixed, short, story, wanted
+from samedevice.model.scene import Action, Holder, Operand, Relative, Scene
+from samedevice.rules.questions import birth, candidates, is_mixed, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
@@ -44,18 +44,18 @@ class NestedTensorMissed(Rule):
 
     name = "nested-tensor-missed"
     group = "data flow"
+    engines = ("check", "lint")
     specificity = 78
     lesson = "Moving a container moves nothing by itself: the code that moves a batch has to reach every tensor in it, at every depth."
 
     def recognise(self, scene: Scene) -> Recognition | None:
         """A neighbour in the same record was moved, by one piece of code; this one was not."""
-        culprit = scene.culprit
-        if (
-            not is_mixed(scene)
-            or culprit is None
-            or culprit.holder is not Holder.CONTAINER
-            or culprit.path is None
-        ):
+        if not is_mixed(scene):
+            return None
+        return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
+
+    def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
+        if culprit.holder is not Holder.CONTAINER or culprit.path is None:
             return None
         neighbours = [r for r in culprit.relatives if not r.same_data and _moved(r, scene)]
         if not neighbours:

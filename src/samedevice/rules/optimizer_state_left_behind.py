@@ -45,6 +45,7 @@ class OptimizerStateLeftBehind(Rule):
 
     name = "optimizer-state-left-behind"
     group = "state over time"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "`Module.to` moves parameters, not the optimizer's state: move the model before state is allocated or loaded."
 
@@ -81,7 +82,7 @@ class OptimizerStateLeftBehind(Rule):
             evidence=story(
                 scene,
                 (made, "the optimizer is made here"),
-                birth(culprit),
+                (culprit.provenance[-1], f"the state is allocated on {culprit.device} here"),
                 (move, f"the parameters move to {wanted(scene)} here; the state stays"),
             ),
             help="Move the model before the optimizer allocates or loads its state",

@@ -32,6 +32,14 @@ def is_mixed(scene: Scene) -> bool:
     return scene.kind in (Kind.OPERANDS, Kind.INDEX) and scene.stray is not None
 
 
+def candidates(scene: Scene) -> tuple[Operand, ...]:
+    """The stray as it is held, then what it was computed from."""
+    stray, culprit = scene.stray_operand, scene.culprit
+    if stray is None or culprit is None:
+        return ()
+    return (stray,) if stray is culprit else (stray, culprit)
+
+
 def module_of(scene: Scene) -> ModuleFact | None:
     """The module whose parameter or buffer is out of place."""
     culprit = scene.culprit

@@ -2,9 +2,11 @@
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Scene
+from samedevice.model.scene import Operand, Scene
 from samedevice.rules.questions import (
+    STATE,
     birth,
+    candidates,
     device_of_others,
     is_loss_call,
     is_mixed,
@@ -58,13 +60,18 @@ class TargetNotMoved(Rule):
 
     name = "target-not-moved"
     group = "data flow"
+    engines = ("check", "lint")
     specificity = 56
     lesson = "Everything that comes out of the loader starts on the CPU: inputs, targets, masks and weights are moved together."
 
     def recognise(self, scene: Scene) -> Recognition | None:
         """Data of a batch of which something else was moved, or the target of a loss."""
-        culprit = scene.culprit
-        if not is_mixed(scene) or culprit is None or culprit.device != "cpu" or culprit.entry is None:
+        if not is_mixed(scene):
+            return None
+        return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
+
+    def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
+        if culprit.device != "cpu" or culprit.holder in STATE or culprit.entry is None:
             return None
         entry = culprit.entry
         if entry.how not in ("for", "unpack", "item") and not entry.loader:

@@ -5,13 +5,14 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from samedevice.model.diagnostic import Diagnostic, Location, Raised, TensorFact
-from samedevice.model.scene import Operand, Scene
+from samedevice.model.scene import Holder, Kind, Operand, Scene
 from samedevice.program.files import SKIP, kind_of
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.virtual.engine import Settlement
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.scenes import SceneBuilder
-from samedevice.virtual.tags import tag_of
+from samedevice.virtual.tags import CPU, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -30,12 +31,25 @@ class Mistake:
     count: int = 0
 
 
+@dataclass(slots=True)
+class Verdict:
+    """What is known of mismatches with one signature: the mistake, and where the call's result goes.
+
+    `relocate`: operands on other devices move there for good, so that what is computed from them
+    alone does not meet the same mistake again (an optimizer's state).
+    """
+
+    mistake: Mistake
+    device: int | None
+    relocate: bool
+
+
 class Diagnoser:
     """Is told of every mismatch while it happens; gives the diagnostics at the end."""
 
     def __init__(self) -> None:
         self.mistakes: dict[Key, Mistake] = {}
-        self._seen: dict[Key, Mistake] = {}
+        self._seen: dict[Key, Verdict] = {}
         self._rules = sorted(all_rules().values(), key=lambda r: -r.specificity)
 
     @property
@@ -43,30 +57,33 @@ class Diagnoser:
         """Number of mistakes found so far."""
         return len(self.mistakes)
 
-    def mismatch(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> None:
+    def mismatch(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Settlement | None:
         """A call that CUDA refuses; everything that takes part is alive."""
         key = _signature(refusal, frame)
-        mistake = self._seen.get(key)
-        if mistake is None:
-            mistake = self._diagnose(refusal, frame, engine)
-            if mistake is None:
-                return
-            self._seen[key] = mistake
-        mistake.count += 1
+        verdict = self._seen.get(key)
+        if verdict is None:
+            verdict = self._seen[key] = self._diagnose(refusal, frame, engine)
+        verdict.mistake.count += 1
+        if verdict.device is None:
+            return None
+        keep = (
+            [t for _, t, device in refusal.operands if device != verdict.device] if verdict.relocate else []
+        )
+        return Settlement(verdict.device, tuple(keep))
 
-    def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Mistake | None:
-        if len(self._seen) >= MOST_SCENES and self.mistakes:
-            return next(reversed(self.mistakes.values()))
+    def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
+        if len(self._seen) >= MOST_SCENES:
+            return next(reversed(self._seen.values()))
         scene = SceneBuilder(refusal, frame, engine.session, engine.machine.count).build()
         rule, recognition = recognise(self._rules, scene)
-        cause = (
-            rule.name,
-            recognition.cause if recognition.cause is not None else _line(recognition.location),
-        )
+        own = recognition.cause
+        cause = (rule.name, own if own is not None else _line(recognition.location))
         mistake = self.mistakes.get(cause)
         if mistake is None:
             mistake = self.mistakes[cause] = Mistake(diagnostic_of(rule, recognition, scene))
-        return mistake
+        culprit = scene.culprit
+        relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
+        return Verdict(mistake, _where_to(scene), relocate)
 
     def diagnostics(self) -> list[Diagnostic]:
         """Every mistake once, in the order in which they were met."""
@@ -78,6 +95,14 @@ class Diagnoser:
                 replace(mistake.diagnostic, count=mistake.count, raised=replace(raised, count=mistake.count))
             )
         return found
+
+
+def _where_to(scene: Scene) -> int | None:
+    """The device of the call's result once the stray is taken to be in place."""
+    if scene.kind not in (Kind.OPERANDS, Kind.INDEX) or scene.wanted is None:
+        return None
+    name, _, index = scene.wanted.partition(":")
+    return int(index or 0) if name == "cuda" else CPU
 
 
 def recognise(rules: list[Rule], scene: Scene) -> tuple[Rule, Recognition]:

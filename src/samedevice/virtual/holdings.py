@@ -8,6 +8,7 @@ from typing import Any
 
 from samedevice.model.scene import Action, Holder, ModuleFact, Step
 from samedevice.program import bindings as b
+from samedevice.program.files import USER, kind_of
 from samedevice.program.frames import Spot, class_of, spot_of, user_frames
 from samedevice.program.owners import Census, Seat, is_program_class
 from samedevice.program.values import instance_dict, is_module
@@ -34,6 +35,7 @@ class Holdings:
         self.frames = user_frames(frame)
         self.session = session
         self.census = Census.of(self.frames)
+        self.census.add_unnamed(_running_modules(frame))
         self.by_tag: dict[int, list[Seat]] = {}
         self.by_birth: dict[Birth, list[Seat]] = {}
         self.made_from: dict[Birth, list[Seat]] = {}
@@ -47,6 +49,11 @@ class Holdings:
                 if tag.birth.action is Action.MOVED:
                     for parent in tag.birth.parents:
                         self.made_from.setdefault(parent, []).append(seat)
+
+    @cached_property
+    def module_move_places(self) -> set[tuple[Any, int]]:
+        """Where modules were moved: their parameters' copies are not thrown away there."""
+        return {(e.place.code, e.place.lasti) for e in self.session.events if isinstance(e, ModuleMoved)}
 
     # -- tensors -----------------------------------------------------------------------------------
 
@@ -245,6 +252,17 @@ class Holdings:
             if kind not in found and any(base.__name__ == definition.name for base in kind.__mro__):
                 found[kind] = seat.value
         return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _running_modules(frame: FrameType | None) -> list[Any]:
+    """Modules whose methods run in torch's own frames below the user's line."""
+    found = []
+    while frame is not None and kind_of(frame.f_code.co_filename) != USER:
+        subject = frame.f_locals.get("self")
+        if is_module(subject):
+            found.append(subject)
+        frame = frame.f_back
+    return found
 
 
 def _outside(made: ModuleMade, module: Any) -> list[Spot] | None:

@@ -1,6 +1,8 @@
 """Tensors of a failing call as `Operand`s: what the user wrote, who holds them, how they came to be."""
 
 import ast
+import re
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -71,12 +73,9 @@ class OperandReader:
                 return text_of(self._around(node), filename)
         for node, value in self.written:
             if is_module(value):
-                for name, inner in value.named_parameters():
+                for name, inner in (*value.named_parameters(), *value.named_buffers()):
                     if inner is tensor or (tag is not None and tag_of(inner) is tag):
-                        return f"{text_of(node, filename)}.{name}"
-                for name, inner in value.named_buffers():
-                    if inner is tensor or (tag is not None and tag_of(inner) is tag):
-                        return f"{text_of(node, filename)}.{name}"
+                        return text_of(node, filename) + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f".{name}")
         return self._by_position(number, count, filename)
 
     def _around(self, node: ast.expr) -> ast.expr:
@@ -133,15 +132,16 @@ class OperandReader:
         )
         if birth is not None and not _owned(seat) and birth.action is Action.DERIVED and birth.parents:
             root = self._root(birth)
-            if root is not None:
-                return _with(operand, root=root)
+            if root is not None and root.born is not None and root.born.location is not None:
+                return replace(operand, root=root)
         return operand
 
     def _seat(self, tensor: Any, tag: Tag | None) -> Seat | None:
         seats = self.holdings.seats_of(tag)
+        if seats and _owned(seats[0]):
+            return seats[0]
         same = [s for s in seats if s.value is tensor]
-        ranked = same or seats
-        return ranked[0] if ranked else None
+        return next(iter(same or seats), None)
 
     def _root(self, birth: Birth) -> Operand | None:
         """The most telling root of a derived tensor."""
@@ -189,7 +189,7 @@ class OperandReader:
             )
         decision, placed = self._placing(birth, None if host is None else host.value, holder)
         if module is not None and holder is not Holder.ATTRIBUTE:
-            module = _with(module, decision=decision)
+            module = replace(module, decision=decision)
         return Operand(
             name=name,
             device=device_name(device),
@@ -344,7 +344,9 @@ class OperandReader:
             move
             for at in self.holdings.session.tensor_moves.values()
             for move in at
-            if move.source is birth and move.birth.device != birth.device
+            if move.source is birth
+            and move.birth.device != birth.device
+            and (move.place.code, move.place.lasti) not in self.holdings.module_move_places
         ]
         for move in reversed(moves):
             spot = spot_of_place(move.place)
@@ -375,7 +377,7 @@ class OperandReader:
                     found = step_of_expression(
                         call, frame.f_code.co_filename, Action.DISCARDED_MOVE, function
                     )
-                    return _with(found, device=device, order=order)
+                    return replace(found, device=device, order=order)
         return None
 
     def _placing(self, birth: Birth | None, host: Any, holder: Holder) -> tuple[Decision | None, Step | None]:
@@ -430,6 +432,7 @@ def decision_of(turns: list[Turn]) -> Decision | None:
     if how == "literal" and len(turns) > 1 and turns[-2].how in ("global", "assigned"):
         # A literal is decided where the statement around it stands.
         how = "global" if turns[-2].how == "global" else "literal"
+        last = replace(last, text=turns[-2].text, location=turns[-2].location)
     name = last.name or next((t.name for t in reversed(turns[:-1]) if t.name), None)
     return Decision(how, last.location, last.text, name, last.function, last.default, steps)
 
@@ -610,12 +613,6 @@ def _is_memoized(birth: Birth | None) -> bool:
 
 def _first_order(birth: Birth | None) -> int:
     return 0 if birth is None else birth.seq
-
-
-def _with(record: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(record, **changes)
 
 
 __all__ = ["SELF_METHODS", "OperandReader", "decision_of", "device_argument", "read_entry"]

@@ -1,7 +1,9 @@
 """A `Scene` from a refusal: everything that the running program can tell about one mismatch."""
 
 import ast
+import sys
 from collections import Counter
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
@@ -23,7 +25,7 @@ from samedevice.program.frames import (
 from samedevice.program.origins import Where, trace_value
 from samedevice.program.values import evaluate_in, instance_dict, is_tensor
 from samedevice.virtual.holdings import Holdings
-from samedevice.virtual.operands import OperandReader, _with
+from samedevice.virtual.operands import OperandReader
 from samedevice.virtual.provenance import Happened, ModuleMoved, Session
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.steps import (
@@ -97,7 +99,7 @@ class SceneBuilder:
             gpus=self.gpus,
             extra=self._extra(operands),
         )
-        return _with(scene, anchor=self._anchor(scene))
+        return replace(scene, anchor=self._anchor(scene))
 
     # -- the call ------------------------------------------------------------------------------------
 
@@ -440,9 +442,7 @@ class SceneBuilder:
             above = getattr(above, "parent", None)
 
     def _device_names(self) -> dict[str, str]:
-        """Module-level variables that hold a device, in all files of the program: "model.device" -> "cuda"."""
-        import sys
-
+        """Module-level variables that hold a device, where they are set: "model.device" -> "cuda"."""
         import torch
 
         found: dict[str, str] = {}
@@ -450,9 +450,13 @@ class SceneBuilder:
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or kind_of(file) != USER:
                 continue
+            tree = tree_of(file)
             for variable, value in list(vars(module).items()):
-                if isinstance(value, torch.device):
-                    found[f"{name}.{variable}"] = str(value)
+                if isinstance(value, torch.device) and tree is not None:
+                    bound = b.bindings_in(tree, variable, file)
+                    if any(x.how == "assign" and x.whole for x in bound):
+                        title = variable if name == "__main__" else f"{name}.{variable}"
+                        found[title] = str(value)
         return found
 
     # -- what is right already ---------------------------------------------------------------------------
