@@ -5,7 +5,7 @@ from typing import Any
 
 from samedevice.lint import builtin_objects, builtins_, classes, methods, modules, torch_calls
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import join, options
+from samedevice.lint.state import assemble, compatible, join, options, tagged
 from samedevice.lint.values import (
     UNKNOWN,
     Alts,
@@ -22,6 +22,7 @@ from samedevice.lint.values import (
     Partial,
     Seq,
     Site,
+    Tags,
     Tensor,
     Unknown,
     Value,
@@ -55,11 +56,14 @@ def call(
     if isinstance(func, Instance):
         return modules.call_instance(run, func, args, kwargs, node, frame)
     if isinstance(func, Alts):
-        result: Value | None = None
-        for option in func.options:
-            one = call(run, option, args, kwargs, node, frame)
-            result = one if result is None else join(result, one, True)
-        return result if result is not None else UNKNOWN
+        found: list[tuple[Value, Tags]] = []
+        for option, tags in tagged(func):
+            narrowed = [compatible(a, tags) for a in args]
+            value = call(
+                run, option, narrowed, {k: compatible(v, tags) for k, v in kwargs.items()}, node, frame
+            )
+            found.extend((one, tags | more) for one, more in tagged(value))
+        return assemble(found)
     if isinstance(func, Partial):
         return call(run, func.func, [*func.args, *args], {**func.kwargs, **kwargs}, node, frame)
     if isinstance(func, Native):

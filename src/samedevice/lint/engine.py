@@ -1,4 +1,4 @@
-"""Analyses one file: runs its module abstractly, then what no call reached."""
+"""Analyses one file: runs its module abstractly, then what no call of the program reached."""
 
 import ast
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def run_module(run: Run, module: Module) -> None:
 
 def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool]) -> FileResult:
     """The diagnostics of `file`."""
-    tree: ast.Module = file.parsed()
+    file.parsed()
     run = Run(project, file)
     module = Module(file, file.module_name or "__main__")
     module.state = "ready"
@@ -41,8 +41,18 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
     try:
         run_module(run, module)
     except (Exhausted, RecursionError):
-        pass
-    del tree
+        run.frames.clear()
+        run.active.clear()
+    from samedevice.lint import entries
+
+    entries.look_at_the_rest(run, module)
+    if not run.meetings:
+        return FileResult([], frozenset(run.reads - {file.path}))
     from samedevice.lint.report import diagnostics
 
     return FileResult(diagnostics(run, selected), frozenset(run.reads - {file.path}))
+
+
+def parse_positions(tree: ast.Module) -> list[ast.stmt]:
+    """The top-level statements of a file."""
+    return tree.body

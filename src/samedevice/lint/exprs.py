@@ -8,7 +8,7 @@ from samedevice.lint import calls, classes, iteration, loading, tensors
 from samedevice.lint.conditions import data_decides, truth
 from samedevice.lint.devices import same, symbol
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import element, join, options
+from samedevice.lint.state import assemble, conflict, element, join, options, tagged
 from samedevice.lint.values import (
     ARRAY,
     NONE,
@@ -32,6 +32,7 @@ from samedevice.lint.values import (
     Param,
     Seq,
     Super,
+    Tags,
     Tensor,
     Unknown,
     Value,
@@ -98,11 +99,10 @@ def distribute(value: Value, function: Callable[[Value], Value]) -> Value:
     """Apply `function` to each alternative and join."""
     if not isinstance(value, Alts):
         return function(value)
-    result: Value | None = None
-    for option in value.options:
-        one = function(option)
-        result = one if result is None else join(result, one, True)
-    return result if result is not None else UNKNOWN
+    found: list[tuple[Value, Tags]] = []
+    for option, tags in tagged(value):
+        found.extend((one, tags | more) for one, more in tagged(function(option)))
+    return assemble(found)
 
 
 def get_attribute(run: Run, owner: Value, name: str, node: ast.AST, frame: Frame) -> Value:
@@ -201,12 +201,13 @@ def binary(
 ) -> Value:  # fmt: skip
     """`left op right` for any values."""
     if isinstance(left, Alts) or isinstance(right, Alts):
-        result: Value | None = None
-        for a in options(left):
-            for b in options(right):
-                one = binary(run, node, a, b, left_node, right_node, frame, in_place)
-                result = one if result is None else join(result, one, True)
-        return result if result is not None else UNKNOWN
+        found: list[tuple[Value, Tags]] = []
+        for a, one_tags in tagged(left):
+            for b, two_tags in tagged(right):
+                if not conflict(one_tags, two_tags):
+                    value = binary(run, node, a, b, left_node, right_node, frame, in_place)
+                    found.append((value, one_tags | two_tags))
+        return assemble(found) if found else UNKNOWN
     if isinstance(left, Tensor | Param) or isinstance(right, Tensor | Param):
         return tensors.operator(run, node, left, right, left_node, right_node, frame, in_place)
     if isinstance(left, Const) and isinstance(right, Const):
@@ -295,13 +296,17 @@ def eval_compare(run: Run, node: ast.Compare, frame: Frame) -> Value:
     if isinstance(op, ast.In | ast.NotIn):
         return membership(left, right, isinstance(op, ast.In))
     if any(isinstance(v, Tensor | Param) for side in (left, right) for v in options(side)):
-        return distribute(
-            left,
-            lambda a: distribute(
-                right,
-                lambda b: tensors.operator(run, node, a, b, node.left, node.comparators[0], frame, False),
-            ),
-        )
+        found: list[tuple[Value, Tags]] = []
+        for a, one_tags in tagged(left):
+            for b, two_tags in tagged(right):
+                if conflict(one_tags, two_tags):
+                    continue
+                if tensors.tensor_of(a) is None and tensors.tensor_of(b) is None:
+                    found.append((NUM, one_tags | two_tags))
+                else:
+                    value = tensors.operator(run, node, a, b, node.left, node.comparators[0], frame, False)
+                    found.append((value, one_tags | two_tags))
+        return assemble(found) if found else NUM
     if isinstance(left, Const) and isinstance(right, Const):
         return compare_constants(op, left.value, right.value)
     one, two = tensors.device_value(left, frame, strict=True), tensors.device_value(right, frame, strict=True)
@@ -688,17 +693,17 @@ def apply_narrowing(run: Run, narrowed: Narrowing, positive: bool, frame: Frame)
         if what == "none":
             is_none = detail is positive
             if isinstance(value, Alts):
-                kept = tuple(
-                    o for o in value.options if (isinstance(o, Const) and o.value is None) is is_none
-                )
+                kept = [
+                    (o, t) for o, t in tagged(value) if (isinstance(o, Const) and o.value is None) is is_none
+                ]
                 if kept:
-                    run.trail.write(frame.locals, name, kept[0] if len(kept) == 1 else Alts(kept))
+                    run.trail.write(frame.locals, name, assemble(kept))
             elif isinstance(value, Unknown) and is_none:
                 run.trail.write(frame.locals, name, NONE)
         elif what == "true" and positive and isinstance(value, Alts):
-            kept = tuple(o for o in value.options if truth(o) is not False)
+            kept = [(o, t) for o, t in tagged(value) if truth(o) is not False]
             if kept:
-                run.trail.write(frame.locals, name, kept[0] if len(kept) == 1 else Alts(kept))
+                run.trail.write(frame.locals, name, assemble(kept))
 
 
 EXPRESSIONS: dict[type[ast.AST], Callable[[Run, Any, Frame], Value]] = {

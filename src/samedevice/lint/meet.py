@@ -5,15 +5,18 @@ from typing import Any
 
 from samedevice.lint.devices import Dev
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.values import Device, Event, Instance, Param, Site, Stack, Tensor, Value
+from samedevice.lint.values import NO_TAGS, Device, Event, Instance, Param, Site, Stack, Tags, Tensor, Value
 
 
 class Operand:
     """One operand of a call: the tensor, the value that held it and its expression."""
 
-    __slots__ = ("name", "node", "tensor", "value")
+    __slots__ = ("name", "node", "tags", "tensor", "value")
 
-    def __init__(self, tensor: Tensor, value: Value, node: ast.AST | None, name: str = "") -> None:
+    def __init__(
+        self, tensor: Tensor, value: Value, node: ast.AST | None, name: str = "", tags: Tags = NO_TAGS
+    ) -> None:
+        self.tags = tags
         self.tensor = tensor
         self.value = value
         self.node = node
@@ -177,9 +180,9 @@ def simple(
     """A mistake that one operand alone shows."""
     found = Found(kind, operator, path_to(frame, node), stray, None)
     found.extra = extra
+    found.wanted = extra.get("wanted")
     if stray is not None:
         found.owner = owner_of(stray)
-        found.wanted = extra.get("wanted", "cause")
         found.likely = stray.tensor.likely
     record(run, found, (kind, id(node), id(extra.get("culprit"))))
     return found

@@ -4,10 +4,10 @@ import ast
 from typing import Any
 
 from samedevice.lint import iteration, meet, tensors
-from samedevice.lint.devices import CPU, CUDA, Dev, differ, symbol
+from samedevice.lint.devices import CPU, CUDA, Dev, differ, same, symbol
 from samedevice.lint.meet import Operand
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import element, join, leaves, options
+from samedevice.lint.state import element, join, leaves, options, tagged
 from samedevice.lint.tensors import check, move, move_target, tensor_of
 from samedevice.lint.values import (
     ARRAY,
@@ -101,12 +101,12 @@ def device_argument(run: Run, kwargs: Kwargs, frame: Frame) -> tuple[bool, Devic
         return ("**" in kwargs), None
     if isinstance(value, Const) and value.value is None:
         return False, None
-    found: Device | None = None
-    for option in options(value):
-        if isinstance(option, Const) and option.value is None:
-            continue
-        found = tensors.device_value(option, frame)
-    return True, found
+    known = [o for o in options(value) if not (isinstance(o, Const) and o.value is None)]
+    devices = [tensors.device_value(option, frame) for option in known]
+    first = devices[0] if devices else None
+    if first is None or any(d is None or not same(d.dev, first.dev) for d in devices):
+        return True, None
+    return True, first
 
 
 def with_device(run: Run, tensor: Tensor, kwargs: Kwargs, frame: Frame) -> Tensor:
@@ -120,31 +120,35 @@ def with_device(run: Run, tensor: Tensor, kwargs: Kwargs, frame: Frame) -> Tenso
 
 
 def operands_of(
-    run: Run, name: str, first: Value | None, args: Args, kwargs: Kwargs, node: ast.AST
+    run: Run, name: str, first: Value | None, args: Args, kwargs: Kwargs, node: ast.AST, method: bool = True
 ) -> list[Operand]:
-    """The tensors among the arguments of a call that are operands of its device check."""
+    """The tensors among the arguments of a call that are operands of its device check.
+
+    `first` is the receiver of a method, or the first argument of a function, which `args` then lacks.
+    """
     found: list[Operand] = []
     skip = api.NO_OPERANDS.get(name, frozenset())
     shift = 0
+    offset = 0 if method or first is None else 1
     if first is not None:
         tensor = tensor_of(first)
         if tensor is not None:
-            found.append(Operand(tensor, first, receiver(node), "self"))
+            found.append(Operand(tensor, first, receiver(node) if method else argument_node(node, 0), "self"))
         shift = 1
     for index, arg in enumerate(args):
         if str(index + shift) in skip:
             continue
-        for option in options(arg):
+        for option, tags in tagged(arg):
             tensor = tensor_of(option)
             if tensor is not None:
-                found.append(Operand(tensor, option, argument_node(node, index)))
+                found.append(Operand(tensor, option, argument_node(node, index + offset), "", tags))
     for key, arg in kwargs.items():
         if key in skip or key == "generator":
             continue
-        for option in options(arg):
+        for option, tags in tagged(arg):
             tensor = tensor_of(option)
             if tensor is not None:
-                found.append(Operand(tensor, option, argument_node(node, 0, key), key))
+                found.append(Operand(tensor, option, argument_node(node, 0, key), key, tags))
     return found
 
 
@@ -183,6 +187,9 @@ def tensor_method(
         made.likely = tensor.likely
         if isinstance(owner, Param):
             made.birth = run.event("following", node, frame, name, extra=owner)
+        elif tensor.dev is not None and tensor.dev.is_cpu:
+            made.birth, made.batch, made.held = tensor.birth, tensor.batch, tensor.held
+            made.moved, made.choice = tensor.moved, tensor.choice
         return with_device(run, made, kwargs, frame)
     if name in ("type_as", "to_like"):
         other = tensor_of(args[0]) if args else None
@@ -216,7 +223,7 @@ def follow(
     elif base in api.STRICT or base in api.STRICT_ITERATOR:
         family = "strict"
     if family is not None:
-        found = operands_of(run, base, first, args, kwargs, node)
+        found = operands_of(run, base, first, args, kwargs, node, method)
         if len(found) > 1:
             text = f"Tensor.{name}" if method else f"torch.{name}"
             result = check(run, family, node, text, found, frame, in_place)

@@ -14,6 +14,7 @@ from samedevice.lint.values import (
     NONE,
     NUM,
     UNKNOWN,
+    Alts,
     Const,
     Device,
     Dict,
@@ -231,9 +232,11 @@ def own_tensors(instance: Instance) -> Iterator[tuple[str, Value]]:
     for name, kind in registry.items():
         if kind != "module":
             value = instance.cells.get(name)
-            for option in options(value) if isinstance(value, Value) else ():
-                if isinstance(option, Param | Tensor):
-                    yield name, option
+            if isinstance(value, Alts):
+                # which of its values it has is not known; a move would have to change them all
+                value = next((o for o in value.options if isinstance(o, Param)), None)
+            if isinstance(value, Param | Tensor):
+                yield name, value
     if base_builtin(instance) in ("ParameterList", "ParameterDict"):
         items = [*(instance.cells.get("#items") or ()), instance.cells.get("#rest")]
         for number, item in enumerate(items):

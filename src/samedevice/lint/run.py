@@ -94,6 +94,8 @@ class Run:
         self.meetings: list[Any] = []
         self.seen: set[Any] = set()
         self.quiet = 0
+        self.entry = 0
+        self.stores: dict[str, set[int]] | None = None
         self.instances: list[Instance] = []
         #: depth of DataParallel replicas being run
         self.replicating = 0

@@ -4,6 +4,7 @@ from typing import Any
 
 from samedevice.lint.devices import Dev, same, symbol
 from samedevice.lint.values import (
+    NO_TAGS,
     REST,
     UNKNOWN,
     Alts,
@@ -15,6 +16,7 @@ from samedevice.lint.values import (
     Num,
     Param,
     Seq,
+    Tags,
     Tensor,
     Unknown,
     Value,
@@ -69,6 +71,7 @@ class Trail:
 
     def merge(self, one: Changes, other: Changes, exact: bool) -> None:
         """The world after a branch, from what each side changed of the present one."""
+        branching = object() if exact else None
         for place in one.keys() | other.keys():
             cells, a, before = one.get(place) or (None, MISSING, MISSING)
             other_cells, b, other_before = other.get(place) or (None, MISSING, MISSING)
@@ -87,17 +90,17 @@ class Trail:
                     else weaken(b if a is MISSING else a)
                 )
             else:
-                joined = join_cells(key, a, b, exact)
+                joined = join_cells(key, a, b, exact, branching)
             if joined is MISSING:
                 self.erase(cells, key)
             else:
                 self.write(cells, key, joined)
 
 
-def join_cells(key: Any, a: Any, b: Any, exact: bool) -> Any:
+def join_cells(key: Any, a: Any, b: Any, exact: bool, branching: object = None) -> Any:
     """The join of two cell contents, which need not be values for the analysis's own keys."""
     if isinstance(a, Value) and isinstance(b, Value):
-        return join(a, b, exact)
+        return join(a, b, exact, branching)
     if isinstance(a, tuple) and isinstance(b, tuple):
         if key == "items":
             if len(a) == len(b):
@@ -126,28 +129,67 @@ def options(value: Value) -> tuple[Value, ...]:
     return value.options if isinstance(value, Alts) else (value,)
 
 
-def join(a: Value, b: Value, exact: bool) -> Value:
-    """One of two values; `exact` when data decides, so that both really occur."""
+def tagged(value: Value) -> list[tuple[Value, Tags]]:
+    """The alternatives of a value with the branches under which they hold."""
+    if isinstance(value, Alts):
+        return list(zip(value.options, value.tags, strict=True))
+    return [(value, NO_TAGS)]
+
+
+def conflict(a: Tags, b: Tags) -> bool:
+    """Whether two alternatives exclude each other."""
+    if not a or not b:
+        return False
+    sides = dict(a)
+    return any(sides.get(group, side) != side for group, side in b)
+
+
+def compatible(value: Value, tags: Tags) -> Value:
+    """The alternatives of `value` that can hold together with `tags`."""
+    if not tags or not isinstance(value, Alts):
+        return value
+    kept = [(o, t) for o, t in tagged(value) if not conflict(t, tags)]
+    return assemble(kept) if kept and len(kept) < len(value.options) else value
+
+
+def assemble(found: list[tuple[Value, Tags]], exact: bool = True) -> Value:
+    """One value of some alternatives; those that are alike become one."""
+    merged: list[tuple[Value, Tags]] = []
+    for value, tags in found:
+        for index, (known, known_tags) in enumerate(merged):
+            if alike(value, known):
+                merged[index] = (join_pair(known, value, exact), known_tags & tags)
+                break
+        else:
+            merged.append((value, tags))
+    if len(merged) == 1:
+        return merged[0][0]
+    if exact and len(merged) <= 5:
+        return Alts(tuple(v for v, _ in merged), tuple(t for _, t in merged))
+    result = merged[0][0]
+    for value, _ in merged[1:]:
+        result = join_pair(result, value, exact=False)
+    return result
+
+
+def join(a: Value, b: Value, exact: bool, branching: object = None) -> Value:
+    """One of two values; `exact` when data decides, so that both really occur.
+
+    Values joined at the same `branching` are known to go together.
+    """
     if a is b:
         return a
-    if isinstance(a, Alts) or isinstance(b, Alts):
-        found: list[Value] = []
-        for value in (*options(a), *options(b)):
-            for index, known in enumerate(found):
-                if alike(value, known):
-                    found[index] = join_pair(known, value, exact)
-                    break
-            else:
-                found.append(value)
-        if len(found) == 1:
-            return found[0]
-        if exact and len(found) <= 4:
-            return Alts(tuple(found))
-        result = found[0]
-        for value in found[1:]:
-            result = join_pair(result, value, exact=False)
-        return result
-    return join_pair(a, b, exact)
+    if not exact and not isinstance(a, Alts) and not isinstance(b, Alts):
+        return join_pair(a, b, exact)
+    if not isinstance(a, Alts) and not isinstance(b, Alts):
+        joined = join_pair(a, b, exact)
+        if isinstance(joined, Alts) and branching is not None:
+            return Alts(joined.options, (frozenset({(branching, 0)}), frozenset({(branching, 1)})))
+        return joined
+    if branching is None:
+        return assemble([*tagged(a), *tagged(b)], exact)
+    one, two = frozenset({(branching, 0)}), frozenset({(branching, 1)})
+    return assemble([*((v, t | one) for v, t in tagged(a)), *((v, t | two) for v, t in tagged(b))], exact)
 
 
 def alike(a: Value, b: Value) -> bool:

@@ -6,7 +6,7 @@ from samedevice.lint import meet
 from samedevice.lint.devices import CPU, CUDA, Dev, differ, same, symbol
 from samedevice.lint.meet import Operand
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import device_of, options
+from samedevice.lint.state import conflict, device_of, options
 from samedevice.lint.values import (
     NUM,
     UNKNOWN,
@@ -210,8 +210,9 @@ def operator(
             in_place,
         )
     known = a if a is not None else b
-    assert known is not None
     other = right if a is not None else left
+    if known is None:
+        return NUM
     if isinstance(other, Const | Num | Dtype | Device):
         return known.derive(known.rank)
     if isinstance(other, Unknown):
@@ -246,7 +247,7 @@ def check(
     clash: tuple[Operand, Operand] | None = None
     for i, one in enumerate(operands):
         for other in operands[i + 1 :]:
-            if not differ(one.tensor.dev, other.tensor.dev):
+            if not differ(one.tensor.dev, other.tensor.dev) or conflict(one.tags, other.tags):
                 continue
             if family == "iterator" and exempt(one, other, in_place and i == 0):
                 continue

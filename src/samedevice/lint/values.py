@@ -440,13 +440,23 @@ class Super(Value):
         self.self_value = self_value
 
 
+#: the branches under which an alternative holds: (branching, side)
+Tags = frozenset[tuple[object, int]]
+NO_TAGS: Tags = frozenset()
+
+
 class Alts(Value):
-    """One of a few values: which one depends on the data."""
+    """One of a few values: which one depends on the data.
 
-    __slots__ = ("options",)
+    `tags` says for each option under which branches it holds, so that alternatives of two variables
+    are combined only where both can be true.
+    """
 
-    def __init__(self, options: tuple[Value, ...]) -> None:
+    __slots__ = ("options", "tags")
+
+    def __init__(self, options: tuple[Value, ...], tags: tuple[Tags, ...] | None = None) -> None:
         self.options = options
+        self.tags = tags if tags is not None else tuple(NO_TAGS for _ in options)
 
 
 class Native(Value):

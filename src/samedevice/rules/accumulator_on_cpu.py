@@ -41,6 +41,7 @@ class AccumulatorOnCpu(Rule):
 
     name = "accumulator-on-cpu"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 57
     lesson = "What a loop accumulates is made where the loop's tensors are, or the loop adds `.cpu()` copies."
 

@@ -39,6 +39,7 @@ class BareCudaInMultiGpu(Rule):
 
     name = "bare-cuda-in-multi-gpu"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 67
     lesson = "`cuda` without an index is the current GPU, usually 0: with several GPUs follow a tensor or call `torch.cuda.set_device` first."
 

@@ -75,6 +75,7 @@ class CachedOnFirstDevice(Rule):
 
     name = "cached-on-first-device"
     group = "out of Module.to's reach"
+    engines = ("check", "lint")
     specificity = 62
     lesson = "A cache is valid for one device: make the device part of its key, compare it, or drop the cache when the module moves."
 

@@ -64,6 +64,7 @@ class CarriedState(Rule):
 
     name = "carried-state"
     group = "out of Module.to's reach"
+    engines = ("check", "lint")
     specificity = 63
     lesson = "State that outlives a call is made from the first input (`x.new_zeros`), reset after the move, or registered as a buffer."
 

@@ -62,6 +62,7 @@ class CopyLeftBehind(Rule):
 
     name = "copy-left-behind"
     group = "state over time"
+    engines = ("check", "lint")
     specificity = 76
     lesson = "A copy of a model lives where the model was when it was copied: move first, copy second."
 

@@ -58,6 +58,7 @@ class CpuGradient(Rule):
 
     name = "cpu-gradient"
     group = "offload, meta, tools"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "A gradient lives where its tensor lives: a custom backward returns tensors on the device of the gradient it was given."
 

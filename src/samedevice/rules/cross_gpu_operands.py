@@ -45,6 +45,7 @@ class CrossGpuOperands(Rule):
 
     name = "cross-gpu-operands"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 53
     lesson = "With several GPUs follow the partner's device (`y.to(output.device)`) instead of naming a GPU."
 

@@ -37,6 +37,7 @@ class DataParallelSourceDevice(Rule):
 
     name = "data-parallel-source-device"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "`DataParallel` copies from its first GPU: the model is moved to `device_ids[0]` before it is wrapped."
 

@@ -43,6 +43,7 @@ class DefaultDeviceLeak(Rule):
 
     name = "default-device-leak"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 80
     lesson = "A global default device changes what libraries create, too: give loaders a generator on that device, or name devices where tensors are made."
 

@@ -46,6 +46,7 @@ class DeviceArgumentDropped(Rule):
 
     name = "device-argument-dropped"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 74
     lesson = "A default device in a helper hides a forgotten argument: pass the device by keyword, or let the helper follow its inputs."
 

@@ -44,6 +44,7 @@ class DeviceChosenTwice(Rule):
 
     name = "device-chosen-twice"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 70
     lesson = "Choose the device once and import or pass it; a second choice is a second answer."
 

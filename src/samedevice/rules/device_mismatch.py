@@ -44,6 +44,7 @@ class DeviceMismatch(Rule):
 
     name = "device-mismatch"
     group = "data flow"
+    engines = ("check", "lint")
     specificity = 0
     lesson = "All tensors of one operation are on one device; only CPU scalars (tensors without dimensions) may join in."
 

@@ -49,6 +49,7 @@ class DiscardedMove(Rule):
 
     name = "discarded-move"
     group = "data flow"
+    engines = ("check", "lint")
     specificity = 95
     lesson = "`tensor.to(device)` returns a copy and leaves the tensor where it is; only `module.to(device)` works in place."
 

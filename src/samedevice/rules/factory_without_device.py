@@ -65,6 +65,7 @@ class FactoryWithoutDevice(Rule):
 
     name = "factory-without-device"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 40
     lesson = "A tensor is made on the CPU unless the call names a device: follow a tensor that is already right (`device=x.device`, `x.new_zeros`)."
 

@@ -38,6 +38,7 @@ class GeneratorOnOtherDevice(Rule):
 
     name = "generator-on-other-device"
     group = "host-only"
+    engines = ("check", "lint")
     specificity = 70
     lesson = "A generator belongs to a device: make it with the device of the tensors it is to fill."
 

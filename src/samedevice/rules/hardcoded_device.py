@@ -43,6 +43,7 @@ class HardcodedDevice(Rule):
 
     name = "hardcoded-device"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 44
     lesson = "Name a device once, at the top of the program; everywhere else follow the tensors (`x.device`) or a parameter."
 

@@ -50,6 +50,7 @@ class IndexOnOtherDevice(Rule):
 
     name = "index-on-other-device"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 61
     lesson = "`cpu_table[gpu_index]` raises, `gpu_table[cpu_index]` works: the table has to be where the indices are."
 

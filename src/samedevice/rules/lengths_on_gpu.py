@@ -41,6 +41,7 @@ class LengthsOnGpu(Rule):
 
     name = "lengths-on-gpu"
     group = "host-only"
+    engines = ("check", "lint")
     specificity = 85
     lesson = "Lengths and split points are read by the host: leave them on the CPU when the batch moves."
 

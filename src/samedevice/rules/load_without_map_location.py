@@ -48,6 +48,7 @@ class LoadWithoutMapLocation(Rule):
 
     name = "load-without-map-location"
     group = "state over time"
+    engines = ("check", "lint")
     specificity = 82
     lesson = "A checkpoint remembers its devices: say `map_location` when loading, and it comes back where you need it."
 

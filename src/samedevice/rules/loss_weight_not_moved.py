@@ -52,6 +52,7 @@ class LossWeightNotMoved(Rule):
 
     name = "loss-weight-not-moved"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 66
     lesson = "A loss with weights is a module with a buffer: move it like a model, or make it a submodule of the model."
 

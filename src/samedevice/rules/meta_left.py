@@ -58,6 +58,7 @@ class MetaLeft(Rule):
 
     name = "meta-left"
     group = "offload, meta, tools"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "A meta tensor has a shape and no data: after loading, everything the checkpoint did not contain has to be made again."
 

@@ -64,6 +64,7 @@ class MetricStateNotMoved(Rule):
 
     name = "metric-state-not-moved"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 65
     lesson = "A metric is a module with state: move it to the device of the predictions, or feed it with `.cpu()` tensors."
 

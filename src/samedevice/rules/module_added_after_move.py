@@ -41,6 +41,7 @@ class ModuleAddedAfterMove(Rule):
 
     name = "module-added-after-move"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 72
     lesson = (
         "`Module.to` moves what is part of the model at that moment: finish the model first, then move it."

@@ -55,6 +55,7 @@ class ModuleBuiltInForward(Rule):
 
     name = "module-built-in-forward"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 77
     lesson = "Modules with parameters are built in `__init__`, once; `forward` only uses them."
 

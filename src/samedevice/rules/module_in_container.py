@@ -57,6 +57,7 @@ class ModuleInContainer(Rule):
 
     name = "module-in-container"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 75
     lesson = "`Module.to`, `parameters()` and `state_dict()` see registered submodules only: keep modules in `nn.ModuleList` or `nn.ModuleDict`."
 

@@ -46,6 +46,7 @@ class ModuleNotMoved(Rule):
 
     name = "module-not-moved"
     group = "modules"
+    engines = ("check", "lint")
     specificity = 60
     lesson = "A module starts on the CPU and stays there until it, or a module that contains it, is moved: every model of a program needs its own `.to(device)`."
 

@@ -51,6 +51,7 @@ class MovedBehindYourBack(Rule):
 
     name = "moved-behind-your-back"
     group = "state over time"
+    engines = ("check", "lint")
     specificity = 73
     lesson = "`module.cpu()` and `module.to()` move the one module that everybody shares: a helper works on copies, or puts things back."
 

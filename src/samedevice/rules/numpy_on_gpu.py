@@ -39,6 +39,7 @@ class NumpyOnGpu(Rule):
 
     name = "numpy-on-gpu"
     group = "host-only"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "numpy sees host memory only: `.cpu()` (and `.detach()` if gradients are recorded) comes before `.numpy()`."
 

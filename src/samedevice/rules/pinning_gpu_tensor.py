@@ -44,6 +44,7 @@ class PinningGpuTensor(Rule):
 
     name = "pinning-gpu-tensor"
     group = "host-only"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "Only host memory can be pinned: either the data set lives on the GPU, or the loader pins."
 

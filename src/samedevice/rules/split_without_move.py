@@ -42,6 +42,7 @@ class SplitWithoutMove(Rule):
 
     name = "split-without-move"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 50
     lesson = "Between parts on different GPUs every tensor hops by an explicit move, residuals included; keep a layer with a residual on one GPU."
 

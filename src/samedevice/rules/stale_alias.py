@@ -56,6 +56,7 @@ class StaleAlias(Rule):
 
     name = "stale-alias"
     group = "out of Module.to's reach"
+    engines = ("check", "lint")
     specificity = 80
     lesson = "Moving a module replaces its buffers: keep a buffer's name, not the tensor, and look it up when it is used."
 

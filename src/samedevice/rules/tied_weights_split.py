@@ -47,6 +47,7 @@ class TiedWeightsSplit(Rule):
 
     name = "tied-weights-split"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 92
     lesson = "Tied modules share one parameter, and it can be in one place only: put them on the same GPU."
 

@@ -55,6 +55,7 @@ class TracedConstantDevice(Rule):
 
     name = "traced-constant-device"
     group = "creation"
+    engines = ("check", "lint")
     specificity = 97
     lesson = "A trace freezes devices as constants: trace on the device where the model will run."
 

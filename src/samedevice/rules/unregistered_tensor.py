@@ -73,6 +73,7 @@ class UnregisteredTensor(Rule):
 
     name = "unregistered-tensor"
     group = "out of Module.to's reach"
+    engines = ("check", "lint")
     specificity = 58
     lesson = "`Module.to` moves parameters and buffers only; a tensor that belongs to a module is registered with `register_buffer`."
 

@@ -56,6 +56,7 @@ class UnreplicatedAttribute(Rule):
 
     name = "unreplicated-attribute"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 93
     lesson = (
         "Replicas get copies of parameters and buffers only: what a model needs on every GPU is registered."

@@ -1,0 +1,344 @@
+"""What the program itself does not call: functions with unknown arguments, modules on an unknown device.
+
+A library has no main program. Each of its functions and methods is looked at by itself, as if somebody
+called it on the machine that matters: the module has been moved to a device, its inputs are there too.
+"""
+
+import ast
+import re
+from bisect import bisect_left
+
+from samedevice.lint import calls, classes, modules
+from samedevice.lint.devices import Dev, symbol
+from samedevice.lint.run import Exhausted, Frame, Run
+from samedevice.lint.values import (
+    UNKNOWN,
+    Class,
+    Device,
+    Event,
+    Func,
+    Instance,
+    Module,
+    Param,
+    Site,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+#: what may begin a mistake: something made on the CPU, a statement that moves, a NumPy conversion
+TRIGGERS = re.compile(
+    r"\b(?:zeros|ones|empty|full|rand|randn|randint|randperm|eye|arange|linspace|logspace|tensor|as_tensor|asarray|from_numpy|"
+    r"tril_indices|triu_indices|normal|[A-Z][a-z]*Tensor|Tensor|hann_window|DataLoader|Generator|Adagrad|deepcopy)\s*\("
+    r"|^[ \t]*[\w.\[\]'\"]+\.(?:to|cuda|cpu)\([^()]*(?:\([^()]*\)[^()]*)*\)[ \t]*(?:#.*)?$"
+    r"|\.numpy\(|\bnp\.(?:array|asarray)\(|\bpack_padded_sequence\(",
+    re.MULTILINE,
+)
+#: methods that prepare a module, mostly before it is moved
+PREPARING = re.compile(
+    r"init|reset|load|convert|from_|build|export|fuse|merge|state_dict|example|dummy|repr|post_|prepare|quant|prune|register|"
+    r"set_|setup|create|make|_to_|save|dump|plot|draw|log|print|test|check|debug|copy|clone|resize|extend|add_|update_|flops|"
+    r"profile|script|trace|configure|dataloader|collate|tokenize|preprocess|transform|__getitem__|__iter__|num_|size|len"
+)
+BUDGET = 3_000
+IN_ALL = 40_000
+#: uses of a parameter that show it to be a tensor
+TENSOR_USES = frozenset(
+    "shape size view device dim ndim transpose permute unsqueeze squeeze reshape flatten new_zeros new_ones masked_fill matmul "
+    "contiguous chunk numel expand softmax float type_as sigmoid".split()
+)
+
+
+def look_at_the_rest(run: Run, module: Module) -> None:
+    """Look at every function and method of the file that nothing has called yet."""
+    file = run.file
+    lines = trigger_lines(file.text)
+    if not lines:
+        return
+    run.quiet = 0
+    if "set_default_device" in file.text or "set_default_tensor_type" in file.text:
+        run.default = None
+    spent = IN_ALL
+    run.max_depth = 6
+    for statement in file.parsed().body:
+        if spent <= 0:
+            return
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if id(statement) in run.reached or not touches(lines, statement):
+                continue
+            value = module.env.get(statement.name)
+            if isinstance(value, Func) and value.node is statement:
+                spent -= guarded(run, lambda value=value: function_entry(run, value))  # type: ignore[misc]
+        elif isinstance(statement, ast.ClassDef):
+            if not touches(lines, statement):
+                continue
+            cls = module.env.get(statement.name)
+            if isinstance(cls, Class) and cls.node is statement:
+                spent -= class_entry(run, cls, lines)
+
+
+def trigger_lines(text: str) -> list[int]:
+    """The lines at which a mistake may begin."""
+    found = [m.start() for m in TRIGGERS.finditer(text)]
+    if not found:
+        return []
+    lines = []
+    line, at = 1, 0
+    for offset in found:
+        line += text.count("\n", at, offset)
+        at = offset
+        lines.append(line + (1 if text[offset : offset + 1] == "\n" else 0))
+    return lines
+
+
+def touches(lines: list[int], node: ast.stmt) -> bool:
+    """Whether one of the lines lies within a statement."""
+    index = bisect_left(lines, node.lineno)
+    return index < len(lines) and lines[index] <= (node.end_lineno or 0)
+
+
+def guarded(run: Run, look: object, budget: int = BUDGET) -> int:
+    """Run one entry from the present state, and undo what it did; what it cost."""
+    mark = run.trail.mark()
+    default = run.default
+    run.limit = budget
+    before = len(run.meetings)
+    run.entry += 1
+    try:
+        look()  # type: ignore[operator]
+    except Exhausted:
+        pass
+    except RecursionError:
+        pass
+    finally:
+        run.trail.rewind(mark)
+        run.frames.clear()
+        run.active.clear()
+        run.default = default
+        run.entry -= 1
+        run.instances.clear()
+    for found in run.meetings[before:]:
+        found.entry = "entry"
+    return budget - max(run.limit, 0)
+
+
+def base_frame(run: Run, module: Module) -> Frame:
+    """The frame from which entries are called."""
+    frame = Frame(module, None, (), None, 0)
+    frame.locals = module.env
+    return frame
+
+
+def function_entry(run: Run, func: Func) -> None:
+    """Call a function with unknown arguments."""
+    frame = base_frame(run, func.module)
+    run.shallow = False
+    calls.invoke(run, func, None, *unknown_arguments(run, func, None, frame, False), func.node, frame)
+
+
+def unknown_arguments(
+    run: Run, func: Func, dev: Dev | None, frame: Frame, bound: bool
+) -> tuple[list[Value], dict[str, Value]]:
+    """Arguments of which only the annotations, and their uses, are known."""
+    a = func.node.args
+    names = [*a.posonlyargs, *a.args][1 if bound else 0 :]
+    args: list[Value] = []
+    shown = tensor_names(func) if dev is not None else frozenset()
+    for parameter in names:
+        args.append(argument(parameter, dev, parameter.arg in shown, frame, func))
+    kwargs: dict[str, Value] = {p.arg: argument(p, dev, p.arg in shown, frame, func) for p in a.kwonlyargs}
+    return args, kwargs
+
+
+def argument(parameter: ast.arg, dev: Dev | None, shown: bool, frame: Frame, func: Func) -> Value:
+    """One unknown argument."""
+    annotation = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
+    is_tensor = annotation in ("Tensor", "torch.Tensor", "th.Tensor")
+    if is_tensor or (shown and not annotation):
+        tensor = Tensor(
+            dev, None, Event("argument", Site(func.file, parameter, func.name), (), parameter.arg)
+        )
+        tensor.maybe = not is_tensor
+        tensor.likely = True
+        return tensor
+    return Unknown(parameter.arg)
+
+
+def tensor_names(func: Func) -> frozenset[str]:
+    """Parameters that the function itself uses as tensors."""
+    found = set()
+    for node in ast.walk(func.node):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in TENSOR_USES:
+            found.add(node.value.id)
+    return frozenset(found)
+
+
+def class_entry(run: Run, cls: Class, lines: list[int]) -> int:
+    """Look at the methods of a class."""
+    if cls.is_a(frozenset({"torch.autograd.Function"})):
+        return autograd_entry(run, cls, lines)
+    probe = Instance(cls, None, None)
+    if not modules.is_module(probe):
+        return plain_entry(run, cls, lines)
+    spent = 0
+    init = cls.find("__init__")
+    init_lines = init is not None and isinstance(init[1], Func) and touches(lines, init[1].node)  # type: ignore[arg-type]
+    for name, method in list(cls.body.items()):
+        if (
+            not isinstance(method, Func)
+            or method.kind != "function"
+            or method.opaque
+            or id(method.node) in run.reached
+        ):
+            continue
+        if name.startswith("__") or (PREPARING.search(name) and name != "forward"):
+            continue
+        interesting = touches(lines, method.node) or (init_lines and name == "forward")  # type: ignore[arg-type]
+        if not interesting:
+            if name != "forward":
+                continue
+            if not any(isinstance(m, Func) and touches(lines, m.node) for m in cls.body.values()):  # type: ignore[arg-type]
+                continue
+        spent += guarded(run, lambda method=method: module_entry(run, cls, method))  # type: ignore[misc]
+    return spent
+
+
+def module_entry(run: Run, cls: Class, method: Func) -> None:
+    """Make a module, move it to an unknown device, call one of its methods."""
+    frame = base_frame(run, cls.module)
+    run.shallow, run.entry_class = True, cls
+    reached = set(run.reached)
+    try:
+        run.quiet += 1
+        instance = classes.instantiate(run, cls, [], {"*": UNKNOWN, "**": UNKNOWN}, cls.node, frame)
+        if not isinstance(instance, Instance):
+            return
+        run.entry_instance = instance
+        dev = symbol(instance, "the module's device")
+        forget_assigned(run, instance, cls, run.reached - reached)
+        target = Device(dev)
+        mover = cls.find("to")
+        if mover is not None and isinstance(mover[1], Func):
+            calls.invoke(run, mover[1], instance, [target], {}, cls.node, frame)
+            if modules.device_of(instance) != dev:
+                return
+        else:
+            modules.move(run, instance, target, cls.node, frame, "to")
+        run.quiet -= 1
+        args, kwargs = unknown_arguments(run, method, dev, frame, True)
+        calls.invoke(run, method, instance, args, kwargs, method.node, frame)
+    finally:
+        run.quiet = 0
+        run.reached = reached | {id(method.node)}
+        run.shallow, run.entry_class, run.entry_instance = False, None, None
+
+
+def forget_assigned(run: Run, instance: Instance, cls: Class, reached: set[int]) -> None:
+    """Attributes that other code assigns too may be anything by now."""
+    held = {
+        k: v
+        for k, v in instance.cells.items()
+        if isinstance(v, Tensor | Param) and not str(k).startswith("#")
+    }
+    if not held:
+        return
+    elsewhere = run.stores
+    if elsewhere is None:
+        elsewhere = run.stores = attribute_stores(run)
+    for name, value in held.items():
+        if isinstance(value, Param):
+            continue
+        if any(node not in reached for node in elsewhere.get(str(name), ())):
+            forgotten = value.copy()
+            forgotten.dev = None
+            run.trail.write(instance.cells, name, forgotten)
+
+
+def attribute_stores(run: Run) -> dict[str, set[int]]:
+    """For each attribute name the functions (by id) of the file that assign it; 0 stands for outside of any."""
+    found: dict[str, set[int]] = {}
+    for function in ast.walk(run.file.parsed()):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    found.setdefault(node.attr, set()).add(id(function))
+                elif (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id == "setattr"
+                ):
+                    if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                        found.setdefault(str(node.args[1].value), set()).add(id(function))
+    return found
+
+
+def autograd_entry(run: Run, cls: Class, lines: list[int]) -> int:
+    """`forward` and `backward` of a custom function: what comes in is on the device that computes."""
+    spent = 0
+    for name in ("forward", "backward"):
+        method = cls.body.get(name)
+        if isinstance(method, Func) and id(method.node) not in run.reached and touches(lines, method.node):  # type: ignore[arg-type]
+            spent += guarded(run, lambda method=method, name=name: autograd_method(run, cls, method, name))  # type: ignore[misc]
+    return spent
+
+
+def autograd_method(run: Run, cls: Class, method: Func, name: str) -> None:
+    from samedevice.lint.autograd import context
+
+    frame = base_frame(run, cls.module)
+    dev = symbol(cls, "the device of its inputs")
+    args, kwargs = unknown_arguments(run, method, dev, frame, True)
+    if name == "backward":
+        args = [gradient(a, dev, method, index) for index, a in enumerate(args)]
+    run.shallow = True
+    try:
+        calls.invoke(run, method, None, [context(), *args], kwargs, method.node, frame)
+    finally:
+        run.shallow = False
+
+
+def gradient(value: Value, dev: Dev, method: Func, index: int) -> Value:
+    """An argument of `backward` is a tensor."""
+    tensor = Tensor(
+        dev, -1, Event("gradient", Site(method.file, method.node.args.args[index + 1], method.name))
+    )
+    tensor.likely = True
+    return tensor
+
+
+def plain_entry(run: Run, cls: Class, lines: list[int]) -> int:
+    """Methods of a class that is no module."""
+    spent = 0
+    for name, method in list(cls.body.items()):
+        if not isinstance(method, Func) or method.opaque or id(method.node) in run.reached:
+            continue
+        if method.kind not in ("function", "staticmethod") or name.startswith("__") and name != "__call__":
+            continue
+        if not touches(lines, method.node):  # type: ignore[arg-type]
+            continue
+        spent += guarded(run, lambda method=method: plain_method(run, cls, method))  # type: ignore[misc]
+    return spent
+
+
+def plain_method(run: Run, cls: Class, method: Func) -> None:
+    """Make an object with unknown arguments and call one method."""
+    frame = base_frame(run, cls.module)
+    run.shallow = True
+    reached = set(run.reached)
+    try:
+        if method.kind == "staticmethod":
+            args, kwargs = unknown_arguments(run, method, None, frame, False)
+            calls.invoke(run, method, None, args, kwargs, method.node, frame)
+            return
+        run.quiet += 1
+        instance = classes.instantiate(run, cls, [], {"*": UNKNOWN, "**": UNKNOWN}, cls.node, frame)
+        run.quiet -= 1
+        if not isinstance(instance, Instance):
+            return
+        forget_assigned(run, instance, cls, run.reached - reached)
+        args, kwargs = unknown_arguments(run, method, None, frame, True)
+        calls.invoke(run, method, instance, args, kwargs, method.node, frame)
+    finally:
+        run.quiet = 0
+        run.reached = reached | {id(method.node)}
+        run.shallow = False
