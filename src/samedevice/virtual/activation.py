@@ -65,6 +65,7 @@ class Activation:
             events.install(self.patches, self.engine)
             callbacks.install(self.patches, self)
             creation.install(self.patches, self.engine)
+            properties.install(self.patches, self.engine)
             torchscript.install(self.patches, self.engine)
             self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)

@@ -149,6 +149,32 @@ def install(patches: Patches, engine: "Engine") -> None:
     """Constructors that no mode sees are replaced, so that their tensors have a birth."""
     for name in ("from_numpy", "frombuffer"):
         patches.set(torch, name, _seen(engine, getattr(torch, name)))
+    for module in (torch, torch.utils.dlpack):
+        patches.set(module, "from_dlpack", _from_dlpack(engine, module.from_dlpack))
+
+
+def _from_dlpack(engine: "Engine", original: Any) -> Any:
+    """A tensor handed over by DLPack stays where it is; `device="cpu"` copies it."""
+
+    @functools.wraps(original)
+    def call(source: Any, *args: Any, **kwargs: Any) -> Any:
+        if not engine.active or not isinstance(source, _Tensor):
+            return original(source, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            index = device_index(source)
+        spec = kwargs.pop("device", None)
+        target = index if spec is None else resolve(spec, engine.machine)
+        if target != index:
+            return move(engine, source, target, "torch.from_dlpack", copy=True)
+        with torch._C.DisableTorchFunction():
+            result = original(source, *args, **kwargs)
+            set_tag(
+                result,
+                engine.new_tag(index, Birth(index, Action.CREATED, "torch.from_dlpack", here(2)), result),
+            )
+        return result
+
+    return call
 
 
 def _seen(engine: "Engine", constructor: Any) -> Any:

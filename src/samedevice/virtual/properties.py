@@ -1,10 +1,12 @@
 """What a tensor says of its device: `.device`, `.is_cuda`, `.get_device()`, `.grad`."""
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from samedevice.virtual.devices import device_object
+from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name, tag_of
 
@@ -129,6 +131,19 @@ def set_storage(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict
         return func(*args, **kwargs)
 
 
+def install(patches: Patches, engine: "Engine") -> None:
+    """`set_` is a method that no mode sees, so it is replaced."""
+    original = _Tensor.set_
+
+    @functools.wraps(original)
+    def set_(*args: Any, **kwargs: Any) -> Any:
+        if not engine.active:
+            return original(*args, **kwargs)
+        return set_storage(engine, original, args, kwargs)
+
+    patches.set(_Tensor, "set_", set_)
+
+
 TABLE: Final = {
     _Tensor.device.__get__: device,
     _Tensor.is_cuda.__get__: is_cuda,
@@ -137,5 +152,4 @@ TABLE: Final = {
     torch.get_device: get_device,
     _Tensor.grad.__get__: grad,
     _Tensor.grad.__set__: set_grad,
-    _Tensor.set_: set_storage,
 }
