@@ -1,8 +1,10 @@
 """Suppression comments silence what they name where they stand, and tell when they silence nothing."""
 
+from dataclasses import replace
+
 import pytest
 
-from samedevice.model.diagnostic import Confidence, Diagnostic, Location, Severity
+from samedevice.model.diagnostic import Confidence, Diagnostic, Evidence, Location, Severity
 from samedevice.source.rewriting import apply_edits
 from samedevice.source.suppressions import find_suppressions, silence, unused_suppressions
 
@@ -60,6 +62,21 @@ def test_it_may_stand_anywhere_in_the_span_of_the_problem():
 
     assert silenced(text, problem("one", 1, 4)) == 1
     assert silenced(text, problem("one", 1, 2)) == 0
+
+
+def test_one_that_names_the_rule_may_stand_where_the_story_goes_through():
+    story = replace(problem("one", 1), evidence=(Evidence(Location("a.py", 3), "met here"),))
+    text = "x = 1\ny = 2\nz = x + y  # samedevice: ignore{}\n"
+
+    assert silenced(text.format("[one]"), story) == 1
+    assert silenced(text.format("[two]"), story) == 0
+    assert silenced(text.format(""), story) == 0
+
+
+def test_a_story_in_another_file_does_not_count():
+    story = replace(problem("one", 1), evidence=(Evidence(Location("b.py", 3), "met here"),))
+
+    assert silenced("x = 1\ny = 2\nz = x + y  # samedevice: ignore[one]\n", story) == 0
 
 
 def test_on_a_line_of_its_own_it_silences_the_next_line_of_code():

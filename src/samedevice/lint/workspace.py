@@ -17,8 +17,9 @@ from samedevice.source.suppressions import Suppression, find_suppressions
 #: the rule under which a file that cannot be read as Python is reported
 BROKEN = "syntax-error"
 
-#: so many syntax trees are kept for files that import each other
-KEPT_TREES = 512
+#: syntax trees of so many characters of source are kept for files that import each other;
+#: a character takes about fifty bytes there
+KEPT_CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Workspace:
     overlay: dict[str, bytes] = field(default_factory=dict)
     listing: Listing = field(default_factory=Listing)
     projects: dict[tuple[str, str | None], "RootProject"] = field(default_factory=dict)
-    trees: dict[str, ast.Module] = field(default_factory=dict)
+    trees: dict[str, tuple[ast.Module, int]] = field(default_factory=dict)
+    kept: int = 0
     here: str = field(default_factory=os.getcwd)
 
     def read(self, path: str) -> bytes:
@@ -151,18 +153,21 @@ class Workspace:
         Raises:
             SyntaxError: it is no Python.
         """
-        tree = self.trees.get(path)
-        if tree is None:
-            tree = parse(text)
-            self.trees[path] = tree
-            if len(self.trees) > KEPT_TREES:
-                self.forget()
+        if path in self.trees:
+            return self.trees[path][0]
+        if self.kept > KEPT_CHARACTERS:
+            self.forget()
+        tree = parse(text)
+        self.trees[path] = (tree, len(text))
+        self.kept += len(text)
         return tree
 
     def forget(self) -> None:
-        """Let go of the older half of the syntax trees."""
-        for path in list(self.trees)[: KEPT_TREES // 2]:
-            del self.trees[path]
+        """Let go of the older half of the syntax trees; one that is needed again is parsed again."""
+        for path in list(self.trees):
+            if self.kept <= KEPT_CHARACTERS // 2:
+                break
+            self.kept -= self.trees.pop(path)[1]
             for project in self.projects.values():
                 file = project.by_path.get(path)
                 if file is not None:

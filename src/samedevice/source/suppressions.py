@@ -1,7 +1,8 @@
 """Suppression comments: `# samedevice: ignore[rule, rule] reason` and `# samedevice: ignore-file[rule]`.
 
 A comment silences the diagnostics in whose span it stands; one on a line of its own also those
-that begin on the next line of code. A suppression that silences nothing is a problem itself.
+on the next line of code; one that names the rule also those whose story goes through its line.
+A suppression that silences nothing is a problem itself.
 """
 
 import io
@@ -57,11 +58,18 @@ class Suppression:
         if self.problem or (self.names is not None and diagnostic.rule not in self.names):
             return False
         if not self.whole_file:
-            span = range(where.line, (where.end_line or where.line) + 1)
-            if where.cell != self.cell or not any(line in span for line in self.covers):
+            places = [where]
+            if self.names is not None:
+                places += [step.location for step in diagnostic.evidence if step.location.path == where.path]
+            if not any(self.is_at(place) for place in places):
                 return False
         self.used.add(diagnostic.rule if self.names is not None else "*")
         return True
+
+    def is_at(self, place: Location) -> bool:
+        """Whether the comment stands in the lines of `place`, which is in its file."""
+        span = range(place.line, (place.end_line or place.line) + 1)
+        return place.cell == self.cell and any(line in span for line in self.covers)
 
 
 def find_suppressions(text: str, cell: int | None = None) -> list[Suppression]:
