@@ -30,7 +30,7 @@ def output() -> str:
         text=True,
         check=False,
     )
-    if done.returncode != 1:
+    if done.returncode != 1 or "Traceback" in done.stdout:
         raise SystemExit(f"the demo ended with {done.returncode}:\n{done.stdout}")
     return re.sub(r" \(\d+\.\d s\)", "", done.stdout)
 

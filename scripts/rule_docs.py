@@ -5,6 +5,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+from samedevice.cli.rule import facts
 from samedevice.rules import Rule, all_rules
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -24,15 +25,6 @@ Each rule is one kind of mistake.
 
 def page(rule: Rule) -> str:
     """The page of one rule."""
-    facts = [
-        rule.severity,
-        rule.category,
-        rule.group,
-        f"found by {', '.join(rule.engines)}",
-        f"since {rule.since}",
-    ]
-    if rule.preview:
-        facts.append("preview")
     head, _, body = rule.documentation.partition("\n\n")
     missing = [heading for heading in HEADINGS if heading not in body]
     if missing:
@@ -43,7 +35,7 @@ def page(rule: Rule) -> str:
 
 <!-- written by scripts/rule_docs.py; edit src/samedevice/rules/{rule.name.replace("-", "_")}.py -->
 
-<small>{" · ".join(map(str, facts))}</small>
+<small>{facts(rule)}</small>
 
 {head}
 {lesson}
