@@ -14,6 +14,7 @@ from samedevice.virtual import (
     functions,
     gradients,
     loaders,
+    properties,
     surface,
     torchscript,
 )
