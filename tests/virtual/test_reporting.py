@@ -71,3 +71,11 @@ def test_torch_is_usable_after_an_exception_in_the_block() -> None:
     assert str(model.weight.device) == "cpu"
     assert not torch.cuda.is_available()
     assert (model(torch.ones(1, 2)).sum() + torch.ones(1)).shape == (1,)
+
+
+def test_warnings_of_torch_name_the_programs_line() -> None:
+    with virtual_gpus(1), pytest.warns(UserWarning) as caught:
+        torch.ones(3, 2, device="cuda").T.T
+        torch.ones(2, device="cuda").T  # deprecated: torch warns from C++
+
+    assert {w.filename for w in caught} == {__file__}

@@ -17,6 +17,7 @@ from samedevice.virtual import (
     properties,
     surface,
     torchscript,
+    warned,
 )
 from samedevice.virtual.engine import Diagnoser, Engine
 from samedevice.virtual.functions import Functions
@@ -68,6 +69,7 @@ class Activation:
             creation.install(self.patches, self.engine)
             properties.install(self.patches, self.engine)
             torchscript.install(self.patches, self.engine)
+            warned.install(self.patches)
             self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)
             self.enter_thread()
