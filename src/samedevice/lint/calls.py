@@ -250,7 +250,7 @@ def invoke(
             from samedevice.lint.exprs import evaluate
 
             return evaluate(run, func.node.body, inner)
-        if classes.is_generator(func.node):
+        if classes.is_generator(func.node, func.file.text):
             inner.yields = []
             flow.exec_block(run, func.node.body, inner)
             return yielded(inner)

@@ -63,12 +63,13 @@ def make_function(run: Run, node: Any, frame: Frame) -> Value:
     return func
 
 
-def is_generator(node: Any) -> bool:
-    """Whether a function's own body yields."""
+def is_generator(node: Any, text: str) -> bool:
+    """Whether a function's own body yields; `text` is that of its file."""
     known = getattr(node, "samedevice_generator", None)
     if known is None:
         known = False
-        pending: list[ast.AST] = list(node.body)
+        # Most files have none, and no function of theirs need be searched.
+        pending: list[ast.AST] = list(node.body) if "yield" in text else []
         while pending:
             part = pending.pop()
             if isinstance(part, ast.Yield | ast.YieldFrom):

@@ -26,13 +26,21 @@ from samedevice.lint.values import (
     Value,
 )
 
-#: what may begin a mistake: something made on the CPU, a statement that moves, a NumPy conversion
+#: calls that may begin a mistake: something made on the CPU, a conversion to NumPy
+TRIGGER_CALLS = (
+    "zeros ones empty full rand randn randint randperm eye arange linspace logspace tensor as_tensor asarray "
+    "from_numpy tril_indices triu_indices normal hann_window DataLoader Generator Adagrad deepcopy "
+    "pack_padded_sequence np.array np.asarray"
+).split()
+#: looks back from each parenthesis: several times faster than looking for the names
 TRIGGERS = re.compile(
-    r"\b(?:zeros|ones|empty|full|rand|randn|randint|randperm|eye|arange|linspace|logspace|tensor|as_tensor|asarray|from_numpy|"
-    r"tril_indices|triu_indices|normal|[A-Z][a-z]*Tensor|Tensor|hann_window|DataLoader|Generator|Adagrad|deepcopy)\s*\("
-    r"|^[ \t]*[\w.\[\]'\"]+\.(?:to|cuda|cpu)\([^()]*(?:\([^()]*\)[^()]*)*\)[ \t]*(?:#.*)?$"
-    r"|\.numpy\(|\bnp\.(?:array|asarray)\(|\bpack_padded_sequence\(",
-    re.MULTILINE,
+    r"\((?:"
+    + "|".join(rf"(?<=\b{re.escape(name)}{gap}\()" for name in TRIGGER_CALLS for gap in ("", " "))
+    + r"|(?<=Tensor\()|(?<=\.numpy\()|(?<=\.to\()|(?<=\.cuda\()|(?<=\.cpu\())"
+)
+#: a move as a statement of its own, which is one of the triggers only then
+MOVED_AWAY = re.compile(
+    r"[ \t]*[\w.\[\]'\"]+\.(?:to|cuda|cpu)\([^()]*(?:\([^()]*\)[^()]*)*\)[ \t]*(?:#.*)?$", re.MULTILINE
 )
 #: methods that prepare a module, mostly before it is moved
 PREPARING = re.compile(
@@ -79,15 +87,16 @@ def look_at_the_rest(run: Run, module: Module) -> None:
 
 def trigger_lines(text: str) -> list[int]:
     """The lines at which a mistake may begin."""
-    found = [m.start() for m in TRIGGERS.finditer(text)]
-    if not found:
-        return []
     lines = []
     line, at = 1, 0
-    for offset in found:
+    for found in TRIGGERS.finditer(text):
+        offset = found.start()
+        is_move = text.endswith((".to", ".cuda", ".cpu"), max(offset - 5, 0), offset)
+        if is_move and not MOVED_AWAY.match(text, text.rfind("\n", 0, offset) + 1):
+            continue
         line += text.count("\n", at, offset)
         at = offset
-        lines.append(line + (1 if text[offset : offset + 1] == "\n" else 0))
+        lines.append(line)
     return lines
 
 
