@@ -11,6 +11,8 @@ import torch
 
 from samedevice.virtual.errors import invalid_ordinal
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import device_index, device_name
 
 
 def install(patches: Patches, engine: Any) -> None:
@@ -129,3 +131,36 @@ def install(patches: Patches, engine: Any) -> None:
     # NCCL would add the same numbers in an order of its own; PyTorch's fallback adds GPU by GPU.
     patches.set(torch.cuda.nccl, "is_available", lambda tensors: False)
     patches.set(torch.nn.parallel._functions, "_streams", None)
+    _watch_source(patches, engine)
+
+
+def _watch_source(patches: Patches, engine: Any) -> None:
+    """Let `DataParallel`'s own check of its source device be a refusal like any other."""
+    parallel = torch.nn.DataParallel
+    original = parallel.forward
+
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if engine.active and self.device_ids:
+            _check_source(engine, self.module, self.device_ids[0])
+        return original(self, *inputs, **kwargs)
+
+    forward.__wrapped__ = original  # type: ignore[attr-defined]
+    patches.set(parallel, "forward", forward)
+
+
+def _check_source(engine: Any, module: Any, source: int) -> None:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    with torch._C.DisableTorchFunction():
+        strays = [(name, t) for name, t in tensors if device_index(t) != source]
+        if not strays:
+            return
+        name, first = strays[0]
+        found = device_index(first)
+        text = (
+            "module must have its parameters and buffers "
+            f"on device {device_name(source)} (device_ids[0]) but found one of "
+            f"them on device: {device_name(found)}"
+        )
+        engine.refuse(Refusal(RuntimeError, text, "data-parallel", ((name, first, found),), source, 0))
+        for _, tensor in strays:
+            engine.settle(tensor, source)
