@@ -1,6 +1,7 @@
 """Runs a program's text on virtual GPUs with a recorder attached, all in this process."""
 
 import itertools
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ def record(folder: Path, source: str, gpus: int = 1) -> Recorder:
     clock = itertools.count()
     recorder = Recorder(lambda: float(next(clock)), stack, lambda: next(provenance._clock))
     space: dict[str, Any] = {"__name__": "__main__"}
-    with samedevice.virtual_gpus(gpus) as engine:
+    with ExitStack() as stacked:
+        if activation.running() is None:  # entering takes longer than a small program
+            stacked.enter_context(samedevice.virtual_gpus(gpus))
         running = activation.running()
         assert running is not None
-        with Hooks(recorder, engine, running.functions, tags.device_index, tags.tag_of).attached():
-            exec(compile(source, str(path), "exec"), space)
+        hooks = Hooks(recorder, running.engine, running.functions, tags.device_index, tags.tag_of)
+        stacked.enter_context(hooks.attached())
+        exec(compile(source, str(path), "exec"), space)
     return recorder
 
 

@@ -1,5 +1,6 @@
 """Every planted cost is found at its line, nothing is said of the corrected twins, fixes are right."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,17 @@ pytest.importorskip("torch")
 from profile_programs import HEAD, PROGRAMS
 from profile_running import found, profiled
 
+import samedevice
 from samedevice.profile.findings import diagnostics
 from samedevice.source.rewriting import apply_edits
 
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def gpus() -> Iterator[None]:
+    with samedevice.virtual_gpus(1):
+        yield
 
 
 def planted(source: str) -> list[tuple[str, int]]:

@@ -16,6 +16,8 @@ COMMANDS = {
     "lint": ("samedevice.cli.lint", "find device mistakes by reading the code, without running it"),
     "run": ("samedevice.cli.run", "run a program on the real hardware; explain it if it dies"),
     "explain": ("samedevice.cli.explain", "explain a pasted error message, traceback or log"),
+    "profile": ("samedevice.cli.profile", "run a program and tell what crosses the bus, by line and step"),
+    "diff": ("samedevice.cli.diff", "compare two profiles: what a change saved"),
     "rule": ("samedevice.cli.rule", "show the documentation of a rule"),
 }
 

@@ -1,17 +1,14 @@
-"""Tells the recorder what happens on virtual GPUs: moves, synchronisations, batches, optimizer steps."""
+"""Tells the recorder what happens on virtual GPUs: moves and the functions that read on the host."""
 
-import functools
 import types
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import dataloader
 
 from samedevice.profile.recorder import Origin, Recorder
+from samedevice.profile.watching import Watching, nbytes_of, shape_of
 
 _Tensor: Final = torch.Tensor
 _GPU: Final = 0  # devices of the engine: the CPU is below, GPUs are their index
@@ -43,7 +40,7 @@ _READS: Final[dict[str, str]] = {
 _WHOLE: Final = frozenset({"tolist"})
 
 
-class Hooks:
+class Hooks(Watching):
     """Connects one recorder to one engine of virtual GPUs.
 
     Args:
@@ -61,36 +58,21 @@ class Hooks:
         index_of: Callable[[Any], int],
         tag_of: Callable[[Any], Any],
     ) -> None:
-        self.recorder = recorder
+        super().__init__(recorder)
         self.engine = engine
         self.functions = functions
         self.index_of = index_of
         self.tag_of = tag_of
         self._parameters: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._undo: list[Callable[[], None]] = []
 
-    @contextmanager
-    def attached(self) -> Iterator[None]:
-        """Record while the block runs."""
-        try:
-            self._listen()
-            self._wrap_table()
-            self._watch_loaders()
-            self._watch_cuda()
-            yield
-        finally:
-            while self._undo:
-                self._undo.pop()()
+    def attach(self) -> None:
+        """Listen to moves and to the functions that read."""
+        super().attach()
+        self.engine.listeners.append(self.moved)
+        self.undo.append(lambda: self.engine.listeners.remove(self.moved))
+        self._wrap_table()
 
     # -- moves -----------------------------------------------------------------------------------
-
-    def _listen(self) -> None:
-        self.engine.listeners.append(self.moved)
-        self._undo.append(lambda: self.engine.listeners.remove(self.moved))
-        handle = register_optimizer_step_post_hook(
-            lambda optimizer, args, kwargs: self.recorder.optimizer_step()
-        )
-        self._undo.append(handle.remove)
 
     def moved(self, event: tuple[Any, ...]) -> None:
         """The engine moved a tensor."""
@@ -113,12 +95,12 @@ class Hooks:
             pinned = True  # PyTorch allocates the copy in pinned memory then
         self.recorder.transfer(
             what,
-            _nbytes(tensor),
+            nbytes_of(tensor),
             pinned=pinned,
             non_blocking=non_blocking,
             function=function,
             dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=_shape(tensor),
+            shape=shape_of(tensor),
             content=_content(tensor, birth),
             origin=origin_of(birth),
             parameter=isinstance(tensor, torch.nn.Parameter) or tag in self._parameters,
@@ -162,9 +144,9 @@ class Hooks:
             else:
                 table[function] = original
 
-        self._undo.append(restore)
+        self.undo.append(restore)
 
-    def _on_gpu(self, value: Any) -> bool:
+    def on_gpu(self, value: Any) -> bool:
         if not isinstance(value, _Tensor):
             return False
         with torch._C.DisableTorchFunction():
@@ -175,25 +157,18 @@ class Hooks:
 
         def read(go: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             tensor: Any = args[0] if args else kwargs.get("input")
-            if self.recorder.inside or not self._on_gpu(tensor) or _needs_no_read(reason, args, kwargs):
+            if self.recorder.inside or not self.on_gpu(tensor) or _needs_no_read(reason, args, kwargs):
                 return go()
             with torch._C.DisableTorchFunction():
-                nbytes = _nbytes(tensor) if reason in _WHOLE else tensor.element_size()
-                shape, dtype = _shape(tensor), str(tensor.dtype).removeprefix("torch.")
+                nbytes = nbytes_of(tensor) if reason in _WHOLE else tensor.element_size()
+                shape, dtype = shape_of(tensor), str(tensor.dtype).removeprefix("torch.")
             self.recorder.sync(reason, nbytes, function=name, shape=shape, dtype=dtype)
-            return self._inside(go)
+            return self.as_one(go)
 
         return read
 
-    def _inside(self, go: Callable[[], Any]) -> Any:
-        self.recorder.enter()
-        try:
-            return go()
-        finally:
-            self.recorder.leave()
-
     def _indexing(self, go: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.recorder.inside and len(args) > 1 and self._on_gpu(args[0]):
+        if not self.recorder.inside and len(args) > 1 and self.on_gpu(args[0]):
             self._index(args[1])
         return go()
 
@@ -206,7 +181,7 @@ class Hooks:
                 on_gpu = self.index_of(part) >= _GPU
                 mask = part.dtype in (torch.bool, torch.uint8)
                 scalar = part.dim() == 0
-                shape, dtype = _shape(part), str(part.dtype).removeprefix("torch.")
+                shape, dtype = shape_of(part), str(part.dtype).removeprefix("torch.")
             if mask and not scalar and not fills and on_gpu:
                 self.recorder.sync("mask", 8, function="indexing", shape=shape, dtype=dtype)
             elif not mask and scalar and on_gpu:
@@ -216,7 +191,7 @@ class Hooks:
         if self.recorder.inside or len(args) < 3:
             return go()
         target, index, value = args[:3]
-        if self._on_gpu(target):
+        if self.on_gpu(target):
             # One value under a mask is a masked_fill, which asks the host for nothing.
             fills = not isinstance(value, _Tensor) or value.numel() == 1
             self._index(index, fills=fills)
@@ -242,92 +217,28 @@ class Hooks:
             self._transfer(here, there, source, pinned, non_blocking, function)
 
     def _where(self, go: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) == 1 and not kwargs and not self.recorder.inside and self._on_gpu(args[0]):
+        if len(args) == 1 and not kwargs and not self.recorder.inside and self.on_gpu(args[0]):
             self.recorder.sync("nonzero", 8, function="where")
         return go()
 
     def _making(self, go: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`torch.tensor(data, device="cuda")` copies host data."""
-        if self.recorder.inside or (args and self._on_gpu(args[0])):
+        if self.recorder.inside or (args and self.on_gpu(args[0])):
             return go()
-        result = self._inside(go)
-        if self._on_gpu(result):
+        result = self.as_one(go)
+        if self.on_gpu(result):
             with torch._C.DisableTorchFunction():
                 self.recorder.transfer(
                     "h2d",
-                    _nbytes(result),
+                    nbytes_of(result),
                     pinned=False,
                     non_blocking=False,
                     function="torch.tensor",
                     dtype=str(result.dtype).removeprefix("torch."),
-                    shape=_shape(result),
+                    shape=shape_of(result),
                     origin=Origin("host-data"),
                 )
         return result
-
-    # -- loaders and the CUDA interface ----------------------------------------------------------
-
-    def _set(self, owner: Any, name: str, value: Any) -> None:
-        original = vars(owner)[name]
-        setattr(owner, name, value)
-        self._undo.append(lambda: setattr(owner, name, original))
-
-    def _watch_loaders(self) -> None:
-        recorder, made = self.recorder, dataloader.DataLoader.__init__
-        iterate, next_batch = dataloader.DataLoader.__iter__, dataloader._BaseDataLoaderIter.__next__
-
-        def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-            made(self, *args, **kwargs)
-            self._samedevice_number = len(recorder.loaders)
-            recorder.loader_made(self._samedevice_number, bool(self.pin_memory))
-
-        def iterator_of(self: Any) -> Any:
-            iterator = iterate(self)
-            iterator._samedevice_number = getattr(self, "_samedevice_number", None)
-            return iterator
-
-        def fetch(self: Any) -> Any:
-            recorder.step_begins()
-            batch = next_batch(self)
-            recorder.batch(getattr(self, "_samedevice_number", None))
-            return batch
-
-        self._set(dataloader.DataLoader, "__init__", functools.wraps(made)(initialise))
-        self._set(dataloader.DataLoader, "__iter__", functools.wraps(iterate)(iterator_of))
-        self._set(dataloader._BaseDataLoaderIter, "__next__", functools.wraps(next_batch)(fetch))
-
-    def _watch_cuda(self) -> None:
-        recorder = self.recorder
-        shown = torch._tensor_str._str
-
-        def text_of(tensor: Any, **kwargs: Any) -> Any:
-            if recorder.inside or not self._on_gpu(tensor):
-                return shown(tensor, **kwargs)
-            with torch._C.DisableTorchFunction():
-                nbytes, shape = _nbytes(tensor), _shape(tensor)
-            recorder.sync("print", nbytes, function="print", shape=shape)
-            return self._inside(lambda: shown(tensor, **kwargs))
-
-        self._set(torch._tensor_str, "_str", text_of)
-        places = [
-            (torch.cuda, "synchronize"),
-            (torch.cuda.Stream, "synchronize"),
-            (torch.cuda.Event, "synchronize"),
-        ]
-        for owner, name in places:
-            if name not in vars(owner):
-                continue
-            original = vars(owner)[name]
-
-            def synchronize(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
-                recorder.sync("synchronize", function="synchronize")
-                recorder.enter()
-                try:
-                    return _original(*args, **kwargs)
-                finally:
-                    recorder.leave()
-
-            self._set(owner, name, synchronize)
 
 
 def origin_of(birth: Any) -> Origin | None:
@@ -375,17 +286,3 @@ def _content(tensor: Any, birth: Any) -> object:
         return (birth.seq, storage, tensor.storage_offset(), tensor.numel(), tensor._version)
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _nbytes(tensor: Any) -> int:
-    try:
-        return int(tensor.numel() * tensor.element_size())
-    except (RuntimeError, NotImplementedError):
-        return 0
-
-
-def _shape(tensor: Any) -> tuple[int, ...]:
-    try:
-        return tuple(int(size) for size in tensor.shape)
-    except (RuntimeError, NotImplementedError, TypeError):
-        return ()

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from samedevice.profile.loops import Loop, Loops
@@ -167,8 +167,8 @@ class Recorder:
         origin: Origin | None = None,
         parameter: bool = False,
         seconds: float | None = None,
-    ) -> None:
-        """A copy between devices.
+    ) -> tuple[int, int] | None:
+        """A copy between devices; what it returns `measured` takes.
 
         Args:
             what: "h2d", "d2h" or "d2d".
@@ -176,7 +176,7 @@ class Recorder:
             parameter: the bytes are a module's parameter or buffer.
         """
         if self.inside:
-            return
+            return None
         stack = self._stack()
         with self._lock:
             index = self._site("transfer", what, stack, function)
@@ -201,7 +201,17 @@ class Recorder:
                     site.repeated += 1
                 elif len(site.contents) < MOST_CONTENTS:
                     site.contents[content] = None
-            self._event(index, nbytes, seconds)
+            return index, self._event(index, nbytes, seconds)
+
+    def measured(self, handle: tuple[int, int] | None, seconds: float) -> None:
+        """How long a transfer took, told later."""
+        if handle is None:
+            return
+        site, event = handle
+        with self._lock:
+            self.sites[site].measured += seconds
+            if event >= 0:
+                self.events[event] = replace(self.events[event], seconds=seconds)
 
     def sync(
         self,
@@ -266,14 +276,15 @@ class Recorder:
             self.sites.append(Site(kind, what, stack, function, self.loops.of_stack(stack)))
         return index
 
-    def _event(self, site: int, nbytes: int, seconds: float | None) -> None:
+    def _event(self, site: int, nbytes: int, seconds: float | None) -> int:
         if seconds is not None:
             self.sites[site].measured += seconds
         if len(self.events) >= MOST_EVENTS:
             self.dropped += 1
-            return
+            return -1
         step = self.batches or self.optimizer_steps
         self.events.append(Event(site, step, self._clock() - self._started, nbytes, seconds))
+        return len(self.events) - 1
 
     # -- afterwards ------------------------------------------------------------------------------
 

@@ -1,0 +1,114 @@
+"""The table of a profile as text: what a step moves, and the places that cost most."""
+
+from textwrap import wrap
+from typing import Any
+
+from samedevice.profile.summary import Profile
+from samedevice.rules.traffic import shown_size, shown_time
+
+_ROUTES = {"h2d": "CPU → GPU", "d2h": "GPU → CPU", "d2d": "GPU → GPU"}
+
+
+def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
+    """The table, ending in a newline; empty when nothing crossed the bus."""
+    if not profile.traffic:
+        return "nothing crossed the bus\n"
+    lines = []
+    for loop in profile.loops:
+        if loop.steps < 2:
+            continue
+        what = {"training": "training step", "batches": "step without an optimizer", "loop": "iteration"}[
+            loop.kind
+        ]
+        moved = ", ".join(f"{shown_size(n)} {_ROUTES[d]}" for d, n in loop.nbytes.items() if n)
+        lines.append(f"{loop.location.path}:{loop.location.line}  {loop.steps} steps; a {what}:")
+        text = (
+            f"{moved or 'no bytes moved'} in {loop.transfers:.3g} copies, {loop.syncs:.3g} synchronisations, "
+            f"{'measured' if profile.measured else 'estimated'} {shown_time(loop.seconds)}"
+        )
+        lines += wrap(text, width, initial_indent="    ", subsequent_indent="    ")
+    totals = ", ".join(
+        f"{shown_size(total['bytes'])} {_ROUTES[name]} in {total['count']:.0f}"
+        for name, total in profile.totals.items()
+        if name in _ROUTES and total["count"]
+    )
+    lines += [
+        f"whole run: {totals or 'no copies'}; {profile.totals['sync']['count']:.0f} synchronisations",
+        "",
+    ]
+    lines.append(f"{'time':>9} {'count':>7} {'bytes':>9}  what        place")
+    for traffic in profile.traffic[:most]:
+        what = _ROUTES.get(traffic.what, f"sync {traffic.what}")
+        place = f"{traffic.location.path}:{traffic.location.line}"
+        text = traffic.expression or traffic.function
+        room = max(width - 42 - len(place), 10)
+        text = text if len(text) <= room else text[: room - 1] + "…"
+        lines.append(
+            f"{shown_time(traffic.seconds):>9} {traffic.count:>7} {shown_size(traffic.nbytes):>9}  {what:<11} {place} {text}"
+        )
+    if len(profile.traffic) > most:
+        lines.append(f"… and {len(profile.traffic) - most} more places")
+    if not profile.measured:
+        lines += wrap(f"times are estimates for {profile.cost}", width)
+    return "\n".join(lines) + "\n"
+
+
+def difference(before: dict[str, Any], after: dict[str, Any], *, width: int = 80) -> str:
+    """Two profiles side by side, from their JSON."""
+    lines = [f"{'':<26} {'before':>12} {'after':>12} {'change':>12}"]
+
+    def row(name: str, old: float, new: float, shown: Any) -> None:
+        change = new - old
+        text = "same" if abs(change) <= 1e-12 else ("+" if change > 0 else "−") + shown(abs(change))
+        lines.append(f"{name:<26} {shown(old):>12} {shown(new):>12} {text:>12}")
+
+    def count(n: float) -> str:
+        return f"{n:.3g}" if n < 1000 else f"{n:.0f}"
+
+    for name, route in (*_ROUTES.items(), ("sync", "synchronisations")):
+        old, new = before["totals"][name], after["totals"][name]
+        if not old["count"] and not new["count"]:
+            continue
+        row(f"{route}, number", old["count"], new["count"], count)
+        row(f"{route}, bytes", old["bytes"], new["bytes"], shown_size)
+        row(f"{route}, time", old["seconds"], new["seconds"], shown_time)
+    for kind in ("training", "batches", "loop"):
+        pair = [next((loop for loop in p["loops"] if loop["kind"] == kind), None) for p in (before, after)]
+        if pair[0] is None or pair[1] is None:
+            continue
+        lines.append(f"a step of the {kind} loop")
+        for name in _ROUTES:
+            old_bytes, new_bytes = (loop["bytes_per_step"][name] for loop in pair if loop)
+            if old_bytes or new_bytes:
+                row(f"  {_ROUTES[name]}, bytes", old_bytes, new_bytes, shown_size)
+        row("  copies", pair[0]["transfers_per_step"], pair[1]["transfers_per_step"], count)
+        row("  synchronisations", pair[0]["syncs_per_step"], pair[1]["syncs_per_step"], count)
+        row("  time", pair[0]["seconds_per_step"], pair[1]["seconds_per_step"], shown_time)
+    lines += _places(before, after, width)
+    return "\n".join(lines) + "\n"
+
+
+def _places(before: dict[str, Any], after: dict[str, Any], width: int) -> list[str]:
+    """Places that came, went or changed, told by their source text: line numbers move."""
+
+    def by_text(profile: dict[str, Any]) -> dict[tuple[str, ...], float]:
+        found: dict[tuple[str, ...], float] = {}
+        for t in profile["traffic"]:
+            key = (t["what"], t["location"]["path"], t["expression"] or t["function"])
+            found[key] = found.get(key, 0.0) + t["seconds"]
+        return found
+
+    old, new = by_text(before), by_text(after)
+    changes = [(new.get(key, 0.0) - old.get(key, 0.0), key) for key in {*old, *new}]
+    changes = sorted((c for c in changes if abs(c[0]) > 1e-9), key=lambda c: (-abs(c[0]), c[1]))
+    if not changes:
+        return []
+    lines = ["places"]
+    for change, (what, path, text) in changes[:20]:
+        mark = "gone" if (what, path, text) not in new else "new" if (what, path, text) not in old else ""
+        head = f"  {'+' if change > 0 else '−'}{shown_time(abs(change))} {mark}"
+        tail = f"{_ROUTES.get(what, 'sync ' + what)} {path}: {text}"
+        lines.append(f"{head:<16} {tail}"[:width])
+    if len(changes) > 20:
+        lines.append(f"  … and {len(changes) - 20} more")
+    return lines
