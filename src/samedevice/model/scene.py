@@ -131,7 +131,7 @@ class Entry:
         used: the statement of that function that hands it on.
         bound: the statement that gave it its name, None when that is not known.
         how: "for" (comes out of a loop over data), "assign", "unpack", "item" (taken out of a container by
-            an assignment), "call" (made by a call), "parameter", "other".
+            an assignment), "slice" (taken out of a tensor in a loop), "call" (made by a call), "parameter", "other".
         source: text of what it was bound to ("batch['acts']", "loader").
         loader: it comes out of a DataLoader.
         moved_beside: what was moved in the same function among what came with it ("x").

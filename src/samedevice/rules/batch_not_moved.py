@@ -69,9 +69,9 @@ class BatchNotMoved(Rule):
                 evidence=story(scene, birth(culprit)),
                 help=f"Move the batch to {wanted(scene)} at the head of the loop",
             )
-        if not (batched or entry.loader or entry.how in ("for", "unpack", "item")):
+        if not (batched or entry.loader or entry.how in ("for", "unpack", "item", "slice")):
             return None
-        from_assignment = entry.how in ("item", "assign") and entry.bound is not None
+        from_assignment = entry.how in ("item", "assign", "slice") and entry.bound is not None
         location = place(entry.bound if from_assignment else None, entry.used)
         if location is None:
             return None

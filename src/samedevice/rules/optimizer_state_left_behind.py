@@ -68,10 +68,11 @@ class OptimizerStateLeftBehind(Rule):
         made, move = _step(scene, "optimizer_made"), _step(scene, "state_moved")
         location = None
         if move is not None:
-            started = _step(scene, "state_origin") or made
+            # State that a constructor or a checkpoint brought: the order is wrong there. State that steps
+            # have allocated: the move is wrong.
+            started = _step(scene, "state_loaded") or _step(scene, "state_origin")
             frame = meeting(started, move) if started is not None else None
-            eager = started is not None and started is made
-            location = frame.location if frame is not None and eager else move.location
+            location = frame.location if frame is not None else move.location
         location = location or place(made, culprit.born)
         if location is None:
             return None
@@ -82,7 +83,7 @@ class OptimizerStateLeftBehind(Rule):
             evidence=story(
                 scene,
                 (made, "the optimizer is made here"),
-                (culprit.provenance[-1], f"the state is allocated on {culprit.device} here"),
+                (culprit.provenance[-1], f"the state comes to be on {culprit.device} here"),
                 (move, f"the parameters move to {wanted(scene)} here; the state stays"),
             ),
             help="Move the model before the optimizer allocates or loads its state",

@@ -93,10 +93,10 @@ def called(operand: Operand, scene: Scene) -> str:
     """How the user knows the tensor: as written in the failing line, else by who holds it."""
     stray = scene.stray_operand
     if operand.holder in (*STATE, Holder.ATTRIBUTE) and operand.attribute:
-        if operand.expression and operand.attribute in operand.expression:
-            return operand.expression
         if operand.path is not None and operand.host_path is not None and operand.holder_is_module:
             return "self" + operand.path[len(operand.host_path) :]
+        if operand.expression and operand.attribute in operand.expression and "(" not in operand.expression:
+            return operand.expression
         return operand.path or operand.attribute
     if stray is not None and stray.origin is operand and stray.expression and operand is stray:
         return stray.expression

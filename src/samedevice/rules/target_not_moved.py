@@ -74,7 +74,7 @@ class TargetNotMoved(Rule):
         if culprit.device != "cpu" or culprit.holder in STATE or culprit.entry is None:
             return None
         entry = culprit.entry
-        if entry.how not in ("for", "unpack", "item") and not entry.loader:
+        if entry.how not in ("for", "unpack", "item", "slice") and not entry.loader:
             return None
         if not entry.moved_beside and not is_loss_call(scene):
             return None

@@ -65,6 +65,20 @@ class Holdings:
         """Where a storage with this birth is held, the owner first."""
         return self.ranked(self.by_birth.get(birth, []))
 
+    @cached_property
+    def _gradients(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for seat in self.census.tensors:
+            if seat.link is Holder.PARAMETER and seat.value.is_leaf and seat.value.grad is not None:
+                tag = tag_of(seat.value.grad)
+                if tag is not None:
+                    found.setdefault(id(tag), f"{seat.path}.grad")
+        return found
+
+    def gradient_path(self, tag: Tag | None) -> str | None:
+        """How to reach it when it is a gradient of a parameter ("model.fc.weight.grad")."""
+        return None if tag is None else self._gradients.get(id(tag))
+
     @staticmethod
     def ranked(seats: list[Seat]) -> list[Seat]:
         """The seats, the one that owns before those that only name."""
@@ -130,9 +144,9 @@ class Holdings:
             module = parent.value
         return found
 
-    def fact(self, module: Any, born: int = 0) -> ModuleFact:
-        """What is known of a module that holds a stray parameter or buffer (`born`: its order number)."""
-        top = self.top_of(module)
+    def fact(self, module: Any, top: Any = None) -> ModuleFact:
+        """What is known of a module that holds a stray parameter or buffer; `top`: the outermost to look at."""
+        top = self.top_of(module) if top is None else top
         seat = self.modules.get(id(module))
         top_seat = self.modules.get(id(top), seat)
         moves = self.moves_of(module)
@@ -140,7 +154,7 @@ class Holdings:
         top_made = self.made(top)
         copied = self.copy_event(module) if made is None or (top_made is None) else None
         kept, keeper = self._kept(top, top_made)
-        order = born or (made.seq if made is not None else 0)
+        order = made.seq if made is not None else 0
         before = [m for m in moves if made is not None and m.seq < made.seq]
         creation, created_module = (top_made, top) if top_made is not None else (made, module)
         if before and made is not None:

@@ -39,7 +39,7 @@ def install(patches: Patches, engine: "Engine", max_batches: int | None) -> None
 
 def _label(batch: Any, started: int) -> None:
     """Tensors collated for this batch were born in the loop that asks for it."""
-    birth: Birth | None = None
+    place = here(3)
     with torch._C.DisableTorchFunction():
         for tensor in tensors_in((batch,)):
             if device_index(tensor) != CPU:
@@ -47,6 +47,7 @@ def _label(batch: Any, started: int) -> None:
             tag = tag_of(tensor)
             if tag is not None and tag.birth is not None and tag.birth.seq < started:
                 continue  # a view of the data set itself
-            birth = birth or Birth(CPU, Action.BATCHED, "DataLoader", here(3))
+            # One birth each: what is moved or thrown away of a batch is told apart by it.
+            birth = Birth(CPU, Action.BATCHED, "DataLoader", place)
             labelled = Tag(CPU, birth, pinned=tag is not None and tag.pinned)
             set_tag(tensor, labelled)

@@ -11,6 +11,7 @@ from samedevice.program import bindings as b
 from samedevice.program.discards import is_thrown_away, unused_moves_of
 from samedevice.program.frames import (
     Spot,
+    in_loop,
     location_of,
     scope_of,
     spot_of,
@@ -76,7 +77,27 @@ class OperandReader:
                 for name, inner in (*value.named_parameters(), *value.named_buffers()):
                     if inner is tensor or (tag is not None and tag_of(inner) is tag):
                         return text_of(node, filename) + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f".{name}")
-        return self._by_position(number, count, filename)
+        return self._born_here(tag, filename) or self._by_position(number, count, filename)
+
+    def _born_here(self, tag: Tag | None, filename: str) -> str | None:
+        """The part of the failing call that made the operand."""
+        birth = None if tag is None else tag.birth
+        if (
+            birth is None
+            or self.frame is None
+            or self.call is None
+            or birth.place.code is not self.frame.f_code
+        ):
+            return None
+        spot = spot_of_place(birth.place)
+        node = None if spot is None else spot.node
+        if (
+            not isinstance(node, ast.expr)
+            or node is self.call
+            or not any(n is node for n in ast.walk(self.call))
+        ):
+            return None
+        return text_of(self._around(node), filename)
 
     def _around(self, node: ast.expr) -> ast.expr:
         """`table` of `table[i].view(-1) + x` is `table[i].view(-1)`: the operand as it stands in the call."""
@@ -194,7 +215,7 @@ class OperandReader:
             name=name,
             device=device_name(device),
             expression=expression,
-            path=None if seat is None else seat.path,
+            path=self.holdings.gradient_path(tag) if seat is None else seat.path,
             owner=None if seat is None else seat.owner,
             holder=holder,
             holder_class=None if host is None else type(host.value).__name__,
@@ -330,8 +351,12 @@ class OperandReader:
         named = [s for s in seats if s.frame >= 0 and _is_local(s)]
         if not named:
             return None
-        seat = min(named, key=lambda s: (s.frame, s.depth))
-        frame = self.holdings.frames[seat.frame]
+        outermost = min(s.frame for s in named)
+        frame = self.holdings.frames[outermost]
+        used = _names_in(spot_of(frame).node or spot_of(frame).statement)
+        seat = min(
+            (s for s in named if s.frame == outermost), key=lambda s: (s.chain()[0].key not in used, s.depth)
+        )
         return read_entry(self.holdings, seat, frame)
 
     # -- moves -------------------------------------------------------------------------------------
@@ -498,12 +523,19 @@ def _how(binding: b.Binding, frame: FrameType, scope: Any) -> tuple[str, str | N
         return ("unpack" if not binding.whole else "assign"), source, loader
     if not binding.whole:
         return "unpack", source, isinstance(inner, ast.Call) and _is_loader(inner, frame)
+    if isinstance(inner, ast.Subscript) and is_tensor(evaluate_in(inner.value, frame)):
+        return ("slice" if in_loop(binding.node) else "other"), source, False
     if isinstance(inner, (ast.Subscript, ast.Attribute)):
         return "item", source, False
     if isinstance(inner, ast.Call):
         loader = _is_loader(inner, frame)
         return ("item" if loader else "call"), source, loader
     return "other", source, False
+
+
+def _names_in(node: ast.AST | None) -> set[str]:
+    """The names that a node reads."""
+    return set() if node is None else {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _is_loader(iterable: ast.expr, frame: FrameType) -> bool:

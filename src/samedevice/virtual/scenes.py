@@ -416,7 +416,7 @@ class SceneBuilder:
             subject = frame.f_locals.get("self")
             if isinstance(subject, torch.nn.DataParallel):
                 module = subject.module
-                extra["module_fact"] = self.holdings.fact(module)
+                extra["module_fact"] = self.holdings.fact(module, top=module)
                 extra["device_ids"] = ", ".join(map(str, subject.device_ids))
                 made = self.holdings.made(subject)
                 if made is not None:
