@@ -32,7 +32,7 @@ def output() -> str:
     )
     if done.returncode != 1 or "Traceback" in done.stdout:
         raise SystemExit(f"the demo ended with {done.returncode}:\n{done.stdout}")
-    return re.sub(r" \(\d+\.\d s\)", "", done.stdout)
+    return re.sub(r"(?:\x1b\[[\d;]*m| )*\(\d+\.\d s\)", "", done.stdout)
 
 
 def svg(text: str) -> str:
@@ -50,10 +50,10 @@ def svg(text: str) -> str:
     return console.export_svg(title="samedevice", code_format=form, unique_id="demo")
 
 
-def words(picture: str) -> list[str]:
-    """The text of an SVG, word by word."""
+def letters(picture: str) -> str:
+    """The text of an SVG without its blanks, which a change of style within a line splits."""
     pieces = re.findall(r"<text[^>]*>(.*?)</text>", picture, flags=re.DOTALL)
-    return unescape(" ".join(re.sub(r"<[^>]+>", "", piece) for piece in pieces)).replace("\xa0", " ").split()
+    return "".join(unescape("".join(re.sub(r"<[^>]+>", "", piece) for piece in pieces)).split())
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def main() -> int:
     args = parser.parse_args()
     drawn = svg(output())
     if args.check:
-        if words(drawn) != words(PICTURE.read_text(encoding="utf-8")):
+        if letters(drawn) != letters(PICTURE.read_text(encoding="utf-8")):
             print(f"{PICTURE.relative_to(ROOT)} is out of step; run scripts/picture.py", file=sys.stderr)
             return 1
         return 0

@@ -17,7 +17,7 @@ ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 EXPECTED = {
     "a run that dies in its evaluation": (
         ["dies_in_evaluation.py"],
-        {("factory-without-device", "dies_in_evaluation.py", "self.counts = torch.zeros(classes, classes)")},
+        {("unregistered-tensor", "dies_in_evaluation.py", "self.log_prior = prior.log()")},
     ),
     "a script that is fine on a laptop": (
         ["fine_on_my_laptop.py"],

@@ -104,7 +104,7 @@ def wrap(
             taken = start = line_cells(line)
             blank = ""
         if blank and taken > start:
-            line.append(Span(" "))
+            line.append(Span(" ", word[0].style if word[0].style == line[-1].style else ""))
             taken += 1
         blank = ""
         if taken + long <= width or any(style in UNBREAKABLE for _, style in word):
