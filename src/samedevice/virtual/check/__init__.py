@@ -109,5 +109,5 @@ def common_device(tensors: Any, where: Where) -> int:
     return _common_device([where(tensor) for tensor in tensors])
 
 
-#: judged even when all operands are on one device
-always_check: frozenset[Any] = frozenset(functions.ALWAYS) | plans.always_ops()
+#: looked at even when all operands are on one device: some are refused, some have their results elsewhere
+always_check: frozenset[Any] = functions.ALWAYS | results.NUMBERS_FROM_TENSORS | plans.always_ops()

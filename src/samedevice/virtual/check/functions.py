@@ -174,8 +174,8 @@ _FACTORIES: Final = [
 
 def _judge_recurrent(name: str) -> Callable[[Any, dict[str, Any], Where], Refusal | None]:
     """The packed and the padded form share a name; what follows the hidden state tells them apart."""
-    padded = _signature(name, "input [hx] [params]")
-    packed = _signature(name, "input batch_sizes [hx] [params]")
+    padded = _signature(name, "input [hx] [params] -has_biases")
+    packed = _signature(name, "input batch_sizes [hx] [params] -has_biases")
     # only the cells of these two have a kernel of their own on a GPU
     fused = name in ("lstm", "gru")
 
@@ -225,9 +225,7 @@ def _build() -> dict[Any, Any]:
 
 _judges: Final = _build()
 
-ALWAYS: Final = frozenset(
-    func for func, judge in _judges.items() if getattr(judge, "always", judge is own.judge_factory)
-)
+ALWAYS: Final = frozenset(func for func, judge in _judges.items() if getattr(judge, "always", False))
 
 
 def judge_of(func: Any) -> Callable[[Any, dict[str, Any], Where], Refusal | None] | None:

@@ -278,14 +278,12 @@ RESULT_ON_SELF: Final = frozenset(
 
 def always_ops() -> frozenset[Any]:
     """The overloads of the running torch that are judged even when all operands agree."""
-    names = set(_ALWAYS_BASES)
-    names |= {name for name in RULES.groups["foreach"] if name.endswith((".Tensor", ".Tensor_out"))}
-    names |= {name for name in RULES.groups["host-only"] if name.partition(".")[0] not in BY_BASE}
-    overloads = []
-    for name in names:
-        base, _, overload = name.partition(".")
+    names = RULES.groups["host-only"] | {name for name in RULES.groups["foreach"] if ".Tensor" in name}
+    found = set()
+    for base in {name.partition(".")[0] for name in names} | _ALWAYS_BASES:
         packet = getattr(torch.ops.aten, base, None)
-        func = getattr(packet, overload or "default", None)
-        if func is not None and plan_of(func).always:
-            overloads.append(func)
-    return frozenset(overloads)
+        for overload in packet.overloads() if packet is not None else ():
+            func = getattr(packet, overload)
+            if plan_of(func).always:
+                found.add(func)
+    return frozenset(found)

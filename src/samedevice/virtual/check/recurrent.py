@@ -6,6 +6,7 @@ import torch
 
 from samedevice.virtual.check import exact
 from samedevice.virtual.check.calls import Call, Operand
+from samedevice.virtual.check.tensor_iterator import compare
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, device_name
 
@@ -29,17 +30,17 @@ def check_attributes(
 def judge_layer(call: Call) -> Refusal | None:
     """One layer of the CPU's own LSTM: CUDA has checked the whole network before."""
     weights = [operand for operand in call.tensors() if operand.name.startswith("weight")]
-    hidden = [operand for operand in call.tensors() if operand.name in ("hx_", "cx_")]
+    hidden = [operand for operand in (call.one("hx_"), call.one("cx_")) if operand is not None]
     return check_attributes(call, call.one("input"), weights, hidden)
 
 
 def judge_network(call: Call) -> Refusal | None:
     """lstm, gru, rnn_tanh, rnn_relu; packed ones are checked on the cuDNN path alone."""
     source, hidden, weights = call.one("input"), call.many("hx"), call.many("params")
-    if not call.values.get("packed"):
+    if source is None or not call.values.get("packed"):
         return check_attributes(call, source, weights, hidden)
-    if source is None or source.device == CPU:
-        return None
+    if source.device == CPU:
+        return _judge_steps(call, source, hidden, weights)
     if torch.backends.cudnn.enabled:
         batch_sizes = call.one("batch_sizes")
         refusal = check_attributes(call, source, weights, hidden)
@@ -50,6 +51,26 @@ def judge_network(call: Call) -> Refusal | None:
     if len(weights) < 2 or not hidden or not call.values.get("fused"):
         return None
     return _judge_products(call, (source, weights[0]), (hidden[0], weights[1]))
+
+
+def _judge_steps(
+    call: Call, source: Operand, hidden: Sequence[Operand], weights: Sequence[Operand]
+) -> Refusal | None:
+    """The plain cell, step by step: two products, then the gates with the cell state."""
+    biases = bool(call.values.get("has_biases", True))
+    if not hidden or len(weights) < (4 if biases else 2):
+        return None
+    for number, left in enumerate((source, hidden[0])):
+        if biases:
+            operands = [weights[number + 2], left, weights[number]]
+            refusal = exact.judge_as(call, operands, "wrapper_CUDA_addmm", ("self", "mat1", "mat2"))
+        else:
+            refusal = _judge_products(call, (left, weights[number]))
+        if refusal is not None:
+            return refusal
+    if len(hidden) < 2:
+        return None
+    return compare(call, [], [Operand.like(source), hidden[1]], False, shapes=False)
 
 
 def _judge_products(call: Call, *pairs: tuple[Operand | None, Operand | None]) -> Refusal | None:

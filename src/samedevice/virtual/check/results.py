@@ -37,14 +37,14 @@ _FIRST_LEADS: Final = frozenset(
 )
 
 #: tensors given to these stand for numbers
-_FACTORIES: Final = frozenset(
+NUMBERS_FROM_TENSORS: Final = frozenset(
     {torch.full, torch.arange, torch.linspace, torch.logspace, torch.range, torch.eye, torch.randint}
 )
 
 
 def inner_device(func: Any, tensors: list[Any], where: Where) -> int:
     """Where a tensor is that C++ makes inside a call of `func` on these tensors, naming no device."""
-    if func in _FACTORIES:
+    if func in NUMBERS_FROM_TENSORS:
         return CPU
     if func in _FIRST_LEADS:
         return where(tensors[0])
