@@ -40,4 +40,4 @@ def profiled(folder: Path, source: str, gpus: int = 1) -> Profile:
 
 def found(profile: Profile) -> list[tuple[str, int]]:
     """(rule, line) of each diagnostic."""
-    return [(d.rule, d.location.line) for d in diagnostics(profile.traffic)]
+    return [(d.rule, d.location.line) for d in diagnostics(profile.by_caller)]

@@ -55,7 +55,7 @@ FIXED = [
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_has_a_fix_is_clean_after_it(name: str, tmp_path: Path) -> None:
     source = HEAD + PROGRAMS[name][0]
-    (diagnostic,) = diagnostics(profiled(tmp_path, source).traffic)
+    (diagnostic,) = diagnostics(profiled(tmp_path, source).by_caller)
     assert (diagnostic.fix is not None) == (name in FIXED)
     if diagnostic.fix is None:
         return
@@ -68,7 +68,7 @@ def test_what_has_a_fix_is_clean_after_it(name: str, tmp_path: Path) -> None:
 
 def test_a_fix_reads_as_a_person_writes_it(tmp_path: Path) -> None:
     source = HEAD + PROGRAMS["large batches out of pageable memory"][0]
-    (diagnostic,) = diagnostics(profiled(tmp_path, source).traffic)
+    (diagnostic,) = diagnostics(profiled(tmp_path, source).by_caller)
     assert diagnostic.fix is not None
 
     fixed = apply_edits(source, diagnostic.fix.edits)

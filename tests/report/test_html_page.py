@@ -62,7 +62,7 @@ def profile(events: int, name: str = "train.py") -> Profile:
         Location(name, 1), "training", events // 8, dict.fromkeys(DIRECTIONS, 4096.0), 3, 1, 1e-3
     )
     totals = {key: {"count": 5.0, "bytes": 4096.0, "seconds": 1e-3} for key in (*DIRECTIONS, "sync")}
-    return Profile(cost, tuple(traffic(i, name) for i in range(8)), (loop,), totals, events // 8, line)
+    return Profile(cost, tuple(traffic(i, name) for i in range(8)), (), (loop,), totals, events // 8, line)
 
 
 def inventory(name: str = "model") -> Inventory:

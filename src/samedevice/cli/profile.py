@@ -129,7 +129,7 @@ def profile(program: Program, options: argparse.Namespace) -> int:
     _tell_failure(ending, options)
     outcome = Outcome(
         command="profile",
-        diagnostics=diagnostics(found.traffic),
+        diagnostics=diagnostics(found.by_caller),
         virtual_gpus=None if options.real else options.gpus,
         program=_how_it_ended(ending, options.time_limit),
         notes=tuple(notes),

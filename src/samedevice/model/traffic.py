@@ -45,6 +45,7 @@ class Traffic:
         of_module: the copies belong to a module that moves (`model.to`).
         loader: where the DataLoader was made that gave the bytes; it does not pin its memory.
         text: the whole source text of the file.
+        callers: the user's calls that lead there, from the nearest outwards.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Traffic:
     shape: tuple[int, ...] = ()
     source: Source | None = None
     loader: Location | None = None
+    callers: tuple[Location, ...] = ()
     loader_text: str = field(default="", repr=False, compare=False)
     text: str = field(default="", repr=False, compare=False)
 

@@ -27,13 +27,14 @@ class Loop(NamedTuple):
 class _Region:
     """Where the body of a loop is, and in which function.
 
-    `header` is the iterable of a `for`: fetching its next item belongs to the loop.
+    `headers` are the places that fetching the next item of a `for` is told to be at: its iterable,
+    or (Python 3.11) the whole statement. It belongs to the loop.
     """
 
     loop: Loop
     spans: tuple[tuple[Point, Point], ...]
     function: int
-    header: tuple[Point, Point] | None = None
+    headers: tuple[tuple[Point, Point], ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,6 +61,15 @@ class Loops:
             known = self._stacks[stack] = tuple(found)
         return known
 
+    def fetching(self, stack: Stack) -> tuple[Loop, ...]:
+        """The loops that are just fetching their next item, from a generator further in for instance."""
+        found = []
+        for frame in stack.frames:
+            loops = self.of_frame(frame)
+            if loops and frame.lasti >= 0 and frame.code.co_code[frame.lasti] == _FOR_ITER:
+                found.append(loops[-1])
+        return tuple(found)
+
     def of_frame(self, frame: Frame) -> tuple[Loop, ...]:
         """The loops around an instruction in its own function, outermost first."""
         known = self._frames.get(frame)
@@ -79,7 +89,7 @@ class Loops:
             if region.function != function:
                 continue
             if any(first <= start and end <= last for first, last in region.spans) or (
-                fetching and region.header is not None and region.header == (start, end)
+                fetching and (start, end) in region.headers
             ):
                 yield region.loop
 
@@ -129,7 +139,8 @@ def _collect(node: ast.AST, function: int, filename: str, file: _File) -> None:
 def _region(node: ast.AST, function: int, filename: str) -> _Region | None:
     if isinstance(node, (ast.For, ast.AsyncFor)):
         loop = Loop(filename, *_start(node))
-        return _Region(loop, (_span(node.body[0], node.body[-1]),), function, _span(node.iter))
+        headers = (_span(node.iter), _span(node))
+        return _Region(loop, (_span(node.body[0], node.body[-1]),), function, headers)
     if isinstance(node, ast.While):
         body = _span(node.body[0], node.body[-1])
         return _Region(Loop(filename, *_start(node)), (body, _span(node.test)), function)
@@ -138,5 +149,5 @@ def _region(node: ast.AST, function: int, filename: str) -> _Region | None:
         first, *others = node.generators
         parts += [*first.ifs, *(part for g in others for part in (g.iter, *g.ifs))]
         loop = Loop(filename, *_start(node))
-        return _Region(loop, tuple(map(_span, parts)), function, _span(first.iter))
+        return _Region(loop, tuple(map(_span, parts)), function, (_span(first.iter), _span(node)))
     return None

@@ -71,6 +71,7 @@ class RealDevice(Watching):
         self.measure = measure
         self.clock = clock
         self._serials = itertools.count(1)
+        recorder.seq = lambda: next(self._serials)
         self._pending: deque[tuple[tuple[int, int] | None, Any, Any]] = deque()
 
     def attach(self) -> None:

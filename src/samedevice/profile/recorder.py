@@ -110,6 +110,7 @@ class Recorder:
         sites: places in the order in which they were first met.
         events: the first `MOST_EVENTS` events one by one.
         marks: by loop.
+        seq: gives growing order numbers; a step's origins have larger ones than its start.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Recorder:
         self.loaders: dict[int, tuple[Stack, bool]] = {}
         self._stack = stack
         self._clock = clock
-        self._seq = seq
+        self.seq = seq
         self._started = clock()
         self._step_seq = 0
         self._known: dict[tuple[object, ...], int] = {}
@@ -238,7 +239,7 @@ class Recorder:
     def step_begins(self) -> None:
         """A batch is asked for: what is made from now on is made in this step."""
         with self._lock:
-            self._step_seq = self._seq()
+            self._step_seq = self.seq()
 
     def batch(self, loader: int | None = None) -> None:
         """A batch has come."""
@@ -260,13 +261,16 @@ class Recorder:
     def _mark(self, batches: int = 0, optimizer_steps: int = 0) -> None:
         stack = self._stack()
         with self._lock:
-            loops = self.loops.of_stack(stack)
-            if loops:
-                marks = self.marks.setdefault(loops[-1], Marks())
+            loops = dict.fromkeys(self.loops.of_stack(stack)[-1:])
+            if batches:
+                # Through a generator (a progress bar) the batch goes to the loop that asks it.
+                loops.update(dict.fromkeys(self.loops.fetching(stack)))
+            for loop in loops:
+                marks = self.marks.setdefault(loop, Marks())
                 marks.batches += batches
                 marks.optimizer_steps += optimizer_steps
             if not self.batches and not batches:
-                self._step_seq = self._seq()
+                self._step_seq = self.seq()
 
     def _site(self, kind: str, what: str, stack: Stack, function: str) -> int:
         key = (kind, what, function, stack)

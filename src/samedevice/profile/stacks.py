@@ -14,6 +14,8 @@ _PASSING: Final = (
     "overrides.py",
     "functional.py",
     "_jit_internal.py",
+    "_compile.py",
+    "_dynamo/eval_frame.py",
     "_VF.py",
     "utils/_contextlib.py",
     "utils/_device.py",

@@ -10,8 +10,10 @@ from samedevice.profile.cost import CostModel
 from samedevice.profile.locate import Sources, Spot
 from samedevice.profile.loops import Loop, span_of
 from samedevice.profile.recorder import Marks, Recorder, Site
+from samedevice.program.files import USER, kind_of, package_of
 
 DIRECTIONS: Final = ("h2d", "d2h", "d2d")
+MOST_CALLERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Profile:
 
     Attributes:
         traffic: by place, the costliest first.
+        by_caller: the same, told apart by the calls that lead to the place; what rules read.
         loops: the step loops, the busiest first.
         totals: counts, bytes and estimated seconds, by direction and for synchronisations.
         timeline: (index into `traffic`, step, seconds since the start, bytes, measured seconds).
@@ -45,6 +48,7 @@ class Profile:
 
     cost: CostModel
     traffic: tuple[Traffic, ...]
+    by_caller: tuple[Traffic, ...]
     loops: tuple[LoopSummary, ...]
     totals: dict[str, dict[str, float]]
     steps: int
@@ -73,26 +77,31 @@ class Profile:
 def summarise(recorder: Recorder, cost: CostModel, measured: bool = False) -> Profile:
     """Everything that reports show, from what was recorded."""
     sources = Sources()
-    groups: dict[tuple[object, ...], list[int]] = {}
+    places: dict[tuple[object, ...], list[int]] = {}
+    paths: dict[tuple[object, ...], list[int]] = {}
     around: list[tuple[Loop, Marks] | None] = []
     for index, site in enumerate(recorder.sites):
         loop = recorder.step_loop_of(site)
         around.append(loop)
-        place = site.stack.place or (site.stack.frames[0] if site.stack.frames else None)
+        frames = site.stack.frames[max(site.stack.user, 0) :]
         # By the source text, not the instruction: Python's specialisation moves the latter.
-        where = (place.code.co_filename, span_of(place.code, place.lasti)) if place is not None else None
-        key = (site.kind, site.what, where, site.function, site.stack.direct, loop and loop[0])
-        groups.setdefault(key, []).append(index)
-    told = []
-    for members in groups.values():
+        spans = [(frame.code.co_filename, span_of(frame.code, frame.lasti)) for frame in frames]
+        key = (site.kind, site.what, site.function, site.stack.direct, loop and loop[0])
+        places.setdefault((*key, *spans[:1]), []).append(index)
+        paths.setdefault((*key, *spans), []).append(index)
+
+    def tell(members: list[int]) -> Traffic:
         sites = [recorder.sites[i] for i in members]
-        told.append((_traffic(sites, around[members[0]], recorder, cost, sources, measured), members))
+        return _traffic(sites, around[members[0]], recorder, cost, sources, measured)
+
+    told = [(tell(members), members) for members in places.values()]
     told.sort(key=lambda pair: (-pair[0].seconds, pair[0].location))
     number = {site: rank for rank, (_, members) in enumerate(told) for site in members}
     traffic = tuple(t for t, _ in told)
     return Profile(
         cost=cost,
         traffic=traffic,
+        by_caller=tuple(tell(members) for members in paths.values()),
         loops=_loops(traffic, around, sources),
         totals=_totals(traffic),
         steps=recorder.batches or recorder.optimizer_steps,
@@ -146,6 +155,7 @@ def _traffic(
         shape=first.shape,
         source=_source(sites, count, sources),
         loader=None if loader_spot is None else loader_spot.location,
+        callers=_callers(first, around[0] if around else None, recorder, sources),
         loader_text="" if loader_spot is None else loader_spot.text,
         text=spot.text,
     )
@@ -161,9 +171,21 @@ def _seconds(site: Site, cost: CostModel) -> float:
     return total + site.pageable_bytes / cost.pageable
 
 
-def _package(site: Site) -> str | None:
-    from samedevice.program.files import package_of
+def _callers(site: Site, loop: Loop | None, recorder: Recorder, sources: Sources) -> tuple[Location, ...]:
+    """The user's calls between the loop and the place, the nearest first."""
+    if loop is None or site.stack.user < 0:
+        return ()
+    found: list[Location] = []
+    for frame in site.stack.frames[site.stack.user :]:
+        if kind_of(frame.code.co_filename) == USER:
+            spot = sources.spot(frame)
+            found += [] if spot is None else [spot.location]
+        if loop in recorder.loops.of_frame(frame):
+            return tuple(found[1 : MOST_CALLERS + 1])
+    return ()
 
+
+def _package(site: Site) -> str | None:
     inner = site.stack.frames[0] if site.stack.frames and site.stack.user != 0 else None
     return None if inner is None else package_of(inner.code.co_filename)
 

@@ -32,10 +32,8 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
         for name, total in profile.totals.items()
         if name in _ROUTES and total["count"]
     )
-    lines += [
-        f"whole run: {totals or 'no copies'}; {profile.totals['sync']['count']:.0f} synchronisations",
-        "",
-    ]
+    waits = f"{profile.totals['sync']['count']:.0f} synchronisations"
+    lines += [*wrap(f"whole run: {totals or 'no copies'}; {waits}", width, subsequent_indent="    "), ""]
     lines.append(f"{'time':>9} {'count':>7} {'bytes':>9}  what        place")
     for traffic in profile.traffic[:most]:
         what = _ROUTES.get(traffic.what, f"sync {traffic.what}")

@@ -84,6 +84,7 @@ class TransferInLoop(Rule):
             [Evidence(born, "these bytes come from here and do not change")] if born is not None else []
         )
         route = _ROUTE[traffic.what]
+        evidence += [Evidence(caller, "by this call") for caller in reversed(traffic.callers)]
         evidence.append(
             Evidence(
                 traffic.location,
