@@ -211,3 +211,44 @@ def test_torch_compile_runs_eagerly_and_says_so(gpus: Any) -> None:
     assert list(model.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
     assert model(torch.ones(1, 2, device="cuda")).is_cuda
     assert [note for note in gpus.session.notes if "torch.compile" in note] != []
+
+
+def test_legacy_tensor_types_make_and_recognise_tensors_of_their_device(gpus: Any) -> None:
+    made = torch.cuda.FloatTensor([1.0, 2.0])
+    second = torch.cuda.LongTensor(2, device="cuda:1")
+
+    assert (made.device, made.tolist()) == (torch.device("cuda:0"), [1.0, 2.0])
+    assert (second.device, second.dtype, second.shape) == (torch.device("cuda:1"), torch.int64, (2,))
+    assert isinstance(made, torch.cuda.FloatTensor) and not isinstance(made, torch.FloatTensor)
+    assert isinstance(torch.ones(1), torch.FloatTensor) and not isinstance(made, torch.cuda.HalfTensor)
+    assert torch.cuda.FloatTensor(made).data_ptr() == made.data_ptr()
+    assert torch.ones(1).type(torch.cuda.HalfTensor).type() == "torch.cuda.HalfTensor"
+    with pytest.raises(TypeError, match=r"expected TensorOptions\(dtype=float, device=cuda, layout=Strided"):
+        torch.cuda.FloatTensor(torch.ones(2))
+    with pytest.raises(
+        RuntimeError, match="legacy constructor expects device type: cpu but device type: cuda"
+    ):
+        torch.FloatTensor(2, device="cuda")
+
+
+def test_the_default_tensor_type_may_be_one_of_a_gpu() -> None:
+    with virtual_gpus(1):
+        torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+        default = torch.ones(1)
+        described = default.device, default.dtype
+        with pytest.raises(TypeError, match="only floating-point types"):
+            torch.set_default_tensor_type(torch.cuda.LongTensor)
+
+    assert described == (torch.device("cuda:0"), torch.float64)
+    assert torch.ones(1).dtype is torch.float32 and torch.get_default_device() == torch.device("cpu")
+
+
+def test_profilers_record_the_cpu_and_say_so(gpus: Any) -> None:
+    activities = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profile:
+        torch.ones(2, device="cuda") + 1
+    with torch.autograd.profiler.emit_nvtx():
+        torch.ones(2, device="cuda") + 1
+
+    assert "aten::add" in profile.key_averages().table(sort_by="cpu_time_total")
+    assert [note for note in gpus.session.notes if "profiler" in note] != []

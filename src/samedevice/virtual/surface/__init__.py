@@ -20,9 +20,11 @@ from samedevice.virtual.surface import (
     generators,
     graphs,
     jiterator,
+    legacy,
     memory,
     optimizers,
     parallel,
+    profiling,
     runtime,
     serialization,
     storages,
@@ -50,5 +52,7 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     graphs.install(patches, activation)
     jiterator.install(patches, engine)
     compile.install(patches, activation)
+    legacy.install(patches, engine)
+    profiling.install(patches, activation)
     autocast.install(patches, engine)
     threads.install(patches, activation)

@@ -53,3 +53,16 @@ def install(patches: Patches, engine: Any) -> None:
     # An RNN's weights stay where they are: cuDNN's one flat buffer has no counterpart on the CPU.
     patches.set(torch, "_use_cudnn_rnn_flatten_weight", lambda: False)
     patches.set(torch.backends.cuda, "cufft_plan_cache", _PlanCaches(engine.machine.count))
+    _store_preferences(patches)
+
+
+def _store_preferences(patches: Patches) -> None:
+    """Preferred libraries can be chosen although a CPU build has none to choose from."""
+    if torch._C._has_cuda and hasattr(torch._C, "_CudaDeviceProperties"):
+        return
+    chosen: dict[str, Any] = {}
+    for name in ("linalg", "blas"):
+        getter, setter = f"_get_{name}_preferred_backend", f"_set_{name}_preferred_backend"
+        real = getattr(torch._C, getter)
+        patches.set(torch._C, getter, lambda name=name, real=real: chosen.get(name) or real())
+        patches.set(torch._C, setter, lambda backend, name=name: chosen.__setitem__(name, backend))

@@ -1,6 +1,8 @@
-"""CUDA graphs: capturing is refused with a clear message, graphed callables run eagerly."""
+"""CUDA graphs and memory pools: capturing is refused with a clear message, graphed callables run eagerly."""
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -33,6 +35,27 @@ class CUDAGraph:
         return self._pool
 
 
+class MemPool:
+    """`torch.cuda.MemPool`: the virtual allocator has one pool, this is a name for it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.id = torch.cuda.graph_pool_handle()
+        self.allocator = None
+
+    def use_count(self) -> int:
+        """Who uses the pool besides its owner."""
+        return 1
+
+    def snapshot(self) -> list[Any]:
+        """Nothing is recorded."""
+        return []
+
+
+@contextlib.contextmanager
+def _use_mem_pool(pool: Any, device: Any = None) -> Iterator[None]:
+    yield
+
+
 CUDAGraph.__module__ = "torch.cuda.graphs"
 
 
@@ -47,6 +70,9 @@ def install(patches: Patches, activation: Any) -> None:
         activation.note(_NOTE)
         return callables
 
+    for module in (torch.cuda, torch.cuda.memory):
+        patches.set(module, "MemPool", MemPool)
+        patches.set(module, "use_mem_pool", _use_mem_pool)
     graphs = torch.cuda.graphs
     patches.set(graphs, "_cuda_isCurrentStreamCapturing", lambda: False)
     patches.set(graphs, "_graph_pool_handle", pool_handle)
