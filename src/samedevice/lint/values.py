@@ -224,8 +224,14 @@ class Param(Obj):
 
     @property
     def tensor(self) -> Tensor:
-        value: Tensor = self.cells["t"]
-        return value
+        value = self.cells["t"]
+        if isinstance(value, Tensor):
+            return value
+        # one of several, which a move would have changed alike
+        known = [o for o in value.options if isinstance(o, Tensor)] if isinstance(value, Alts) else []
+        result = known[0].copy() if known else Tensor(None)
+        result.dev = None
+        return result
 
 
 Sequence_ = Literal["list", "tuple", "set"]
@@ -364,6 +370,18 @@ class Lazy(Value):
     def __init__(self, module: str, attr: str | None) -> None:
         self.module = module
         self.attr = attr
+
+
+class Deferred(Lazy):
+    """A function or class at the top of an imported file, made when somebody asks for it."""
+
+    __slots__ = ("node", "owner", "result")
+
+    def __init__(self, node: Any, owner: Module) -> None:
+        super().__init__(owner.name, node.name)
+        self.node = node
+        self.owner = owner
+        self.result: Value | None = None
 
 
 class Class(Value):
