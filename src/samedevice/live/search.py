@@ -18,6 +18,7 @@ _QUIET_LINES = 40
 
 _DIGITS = str.maketrans("0123456789", "0" * 10)
 _WRAPPER = re.compile(r"Caught \w{1,60} in (DataLoader worker process \d{1,6}|pin memory thread for device \S{1,12}|replica \d{1,4} on device \S{1,12})")  # fmt: skip
+_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
 _SOURCE_HEAD = re.compile(
     r"(?:\braise\b|\bassert|\bmatch=|TORCH_CHECK|^\s*#|\s#\s|^\s*\*|\breturn\b|pytest\.|\blambda\b)"
 )
@@ -151,8 +152,10 @@ def _traceback_above(log: Log, last: Line) -> list[Line]:
             if not kept or (last.rank is not None and line.rank not in (last.rank, None)):
                 continue
             text = line.text
-            wrapper = _WRAPPER.search(text)
-            if ends_traceback(text) and not wrapper:
+            if text.startswith("Traceback of TorchScript") or _TORCHSCRIPT in text:
+                # The graph's own stack; Python's is above it.
+                continue
+            if ends_traceback(text) and not _WRAPPER.search(text):
                 return kept[::-1]
             kept.append(line)
             if is_header(text) or text.startswith("-" * 30):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samedevice.live.log import Line
 
@@ -27,7 +27,8 @@ _CLASS = re.compile(r"((?:[A-Za-z_]\w{0,80}\.){0,6}[A-Za-z_]\w{0,80}) ?: ?$")
 _CLASS_LINE = re.compile(
     r"(?:E {1,12})?((?:[A-Za-z_]\w{0,80}\.){0,6}[A-Z]\w{0,80}(?:Error|Exception|Warning|Interrupt|Exit|Unsupported|Mismatch)): ?"
 )
-_NOT_USER = ("site-packages", "dist-packages", "/lib/python3", "\\lib\\python3", "<frozen ", "<string>", "<__array_function__", "importlib/_bootstrap")  # fmt: skip
+_NOT_USER = (
+    "/samedevice/virtual/", "/samedevice/program/", "/samedevice/cli/","site-packages", "dist-packages", "/lib/python3", "\\lib\\python3", "<frozen ", "<string>", "<__array_function__", "importlib/_bootstrap")  # fmt: skip
 _HOME_LIB = re.compile(
     r"[/\\](?:Lib|lib)[/\\](?:threading|runpy|multiprocessing|concurrent|contextlib|unittest|asyncio)\b"
 )
@@ -41,6 +42,7 @@ class TextFrame:
         number: line of the log that shows it.
         source: the source line shown with it, "" when none is.
         cell: number of the notebook's cell.
+        marked: columns of `source` (from 0) that the traceback underlines.
     """
 
     path: str
@@ -49,6 +51,7 @@ class TextFrame:
     source: str = ""
     number: int = 0
     cell: int | None = None
+    marked: tuple[int, int] | None = None
 
     @property
     def is_user(self) -> bool:
@@ -96,7 +99,12 @@ def parse_frames(lines: Sequence[Line]) -> list[TextFrame]:
         text = line.text
         if found := _CPYTHON.match(text):
             source = _source_after(lines, index)
-            frames.append(TextFrame(found[1], int(found[2]), (found[3] or "").strip(), source, line.number))
+            marked = _marked(lines, index) if source else None
+            frames.append(
+                TextFrame(
+                    found[1], int(found[2]), (found[3] or "").strip(), source, line.number, None, marked
+                )
+            )
             pending = None
             continue
         if text.lstrip().startswith(("│", "❱")):
@@ -144,7 +152,7 @@ def parse_frames(lines: Sequence[Line]) -> list[TextFrame]:
 
 
 def _with_source(frame: TextFrame, source: str) -> TextFrame:
-    return TextFrame(frame.path, frame.line, frame.function, source, frame.number, frame.cell)
+    return replace(frame, source=source)
 
 
 def _source_after(lines: Sequence[Line], index: int) -> str:
@@ -154,6 +162,18 @@ def _source_after(lines: Sequence[Line], index: int) -> str:
     if not text[:1].isspace() or _CPYTHON.match(text):
         return ""
     return text.strip()
+
+
+def _marked(lines: Sequence[Line], index: int) -> tuple[int, int] | None:
+    """What the carets under a source line mark, as columns of the stripped line."""
+    if index + 2 >= len(lines):
+        return None
+    source, carets = lines[index + 1].text, lines[index + 2].text.rstrip()
+    bare = carets.lstrip()
+    if not bare or set(bare) - set("^~"):
+        return None
+    start = len(carets) - len(bare) - (len(source) - len(source.lstrip()))
+    return (start, start + len(bare)) if start >= 0 else None
 
 
 def _pytest_source(lines: Sequence[Line], index: int) -> str:
