@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from samedevice.lint.engine_api import FileResult, Project, SourceFile
 from samedevice.lint.run import Exhausted, Frame, Run
-from samedevice.lint.values import Const, Module
+from samedevice.lint.state import Trail
+from samedevice.lint.values import Const, Deferred, Module
 
 
 def run_module(run: Run, module: Module) -> None:
@@ -22,13 +23,23 @@ def run_module(run: Run, module: Module) -> None:
     except (SyntaxError, ValueError, RecursionError):
         return
     run.frames.append(frame)
-    default = run.default
+    default, trail = run.default, run.trail
     try:
-        exec_block(run, tree.body, frame)
+        if main:
+            exec_block(run, tree.body, frame)
+        else:
+            # A branch that imports first is not the only one that has imported.
+            run.trail = Trail()
+            for statement in tree.body:
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    # Most of what a file defines is not asked for.
+                    module.env[statement.name] = Deferred(statement, module)
+                elif exec_block(run, [statement], frame):
+                    break
     finally:
         run.frames.pop()
         if not main:
-            run.default = default
+            run.default, run.trail = default, trail
 
 
 def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool]) -> FileResult:
@@ -38,6 +49,7 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
     module = Module(file, file.module_name or "__main__")
     module.state = "ready"
     run.modules[module.name] = module
+    run.loads = is_script(file.parsed())
     try:
         run_module(run, module)
     except (Exhausted, RecursionError):
@@ -45,6 +57,7 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
         run.active.clear()
     from samedevice.lint import entries
 
+    run.loads = False
     entries.look_at_the_rest(run, module)
     if not run.meetings:
         return FileResult([], frozenset(run.reads - {file.path}))
@@ -53,6 +66,35 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
     return FileResult(diagnostics(run, selected), frozenset(run.reads - {file.path}))
 
 
-def parse_positions(tree: ast.Module) -> list[ast.stmt]:
-    """The top-level statements of a file."""
-    return tree.body
+#: calls at the top of a file that make no program of it
+HARMLESS = ("logger", "logging", "warnings", "sys", "os", "register", "setup", "torch", "np", "_", "pytest")
+
+
+def is_script(tree: ast.Module) -> bool:
+    """Whether a file does something when it is run, so that its imports are worth running too."""
+    assigned: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.For | ast.While | ast.With):
+            return True
+        if isinstance(statement, ast.If) and "__name__" in {
+            n.id for n in ast.walk(statement.test) if isinstance(n, ast.Name)
+        }:
+            return True
+        value = getattr(statement, "value", None)
+        if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+            first = value.func
+            while isinstance(first, ast.Attribute | ast.Call):
+                first = first.value if isinstance(first, ast.Attribute) else first.func
+            if isinstance(first, ast.Name) and not first.id.startswith(HARMLESS):
+                return True
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and value is not None:
+            for node in ast.walk(value):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id in assigned
+                ):
+                    return True
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                assigned.update(n.id for n in ast.walk(target) if isinstance(n, ast.Name))
+    return False

@@ -1,10 +1,12 @@
 """Names from outside: imports between the project's files, and the canonical names of packages."""
 
+import ast
 from typing import Any
 
 from samedevice.lint.engine_api import SourceFile
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.values import UNKNOWN, Ext, Lazy, Module, Unknown, Value
+from samedevice.lint.state import Trail
+from samedevice.lint.values import UNKNOWN, Deferred, Ext, Lazy, Module, Unknown, Value
 
 #: packages whose names the analysis knows; their sources are never followed, even when at hand
 KNOWN = frozenset(
@@ -74,7 +76,7 @@ def find(run: Run, name: str) -> Module | None:
 
 def load(run: Run, module: Module) -> Module:
     """Run a module's top level once."""
-    if module.state != "new":
+    if module.state != "new" or not run.loads:
         return module
     module.state = "running"
     if len(run.modules) > 60 or (run.shallow and len(run.modules) > 25):
@@ -129,9 +131,43 @@ def force(run: Run, value: Any, cells: dict[str, Any], name: str) -> Value:
     if not isinstance(value, Lazy):
         result: Value = value
         return result
+    if isinstance(value, Deferred):
+        # Whatever branch asks first: the function is the same one ever after.
+        cells[name] = defined = define(run, value)
+        return defined
+    if not run.loads and unseen(run, value):
+        return Unknown(value.attr or value.module)
     resolved = resolve(run, value)
     run.trail.write(cells, name, resolved)
     return resolved
+
+
+def unseen(run: Run, lazy: Lazy) -> bool:
+    """Whether resolving an import would have to run another file."""
+    for name in (lazy.module, f"{lazy.module}.{lazy.attr}" if lazy.attr else ""):
+        module = find(run, name)
+        if module is not None:
+            return module.state == "new"
+    return False
+
+
+def define(run: Run, value: Deferred) -> Value:
+    """Make the function or class, as its file's top level does."""
+    if value.result is None:
+        from samedevice.lint import classes
+
+        value.result = Unknown(value.node.name)
+        frame = Frame(value.owner, None, (), None, 0)
+        frame.locals = value.owner.env
+        make = classes.make_class if isinstance(value.node, ast.ClassDef) else classes.make_function
+        trail, run.trail = run.trail, Trail()
+        run.frames.append(frame)
+        try:
+            value.result = make(run, value.node, frame)
+        finally:
+            run.frames.pop()
+            run.trail = trail
+    return value.result
 
 
 def resolve(run: Run, lazy: Lazy) -> Value:
@@ -163,4 +199,4 @@ def module_attribute(run: Run, module: Module, name: str) -> Value:
     inner = find(run, f"{module.name}.{name}")
     if inner is not None:
         return load(run, inner)
-    return UNKNOWN if module.state != "opaque" else Unknown(name)
+    return UNKNOWN if module.state == "ready" else Unknown(name)

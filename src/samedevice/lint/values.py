@@ -398,7 +398,7 @@ class Class(Value):
         "name",
         "node",
         "scope",
-        "stores",
+        "partial",
     )
 
     def __init__(self, name: str, node: ast.ClassDef, file: SourceFile, module: Module) -> None:
