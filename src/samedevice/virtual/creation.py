@@ -13,7 +13,8 @@ from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth
-from samedevice.virtual.tags import CPU, META, Tag, device_index, set_tag, tag_of
+from samedevice.virtual.surface.legacy import tensor_options
+from samedevice.virtual.tags import CPU, META, Tag, device_index, device_name, set_tag, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -224,15 +225,9 @@ def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _wrong_legacy_device(data: torch.Tensor, wanted: int) -> BaseException:
-    dtype = str(data.dtype).removeprefix("torch.")
-    options = "dtype={}, device={}, layout=Strided, requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt)"
-
-    def describe(index: int) -> str:
-        name = {"float32": "float", "float64": "double", "int64": "long int"}.get(dtype, dtype)
-        return options.format(name, "cpu" if index < 0 else f"cuda:{index}")
-
+    expected = tensor_options(data.dtype, "cpu" if wanted < 0 else "cuda")
     return TypeError(
-        f"expected TensorOptions({describe(wanted)}) (got TensorOptions({describe(device_index(data))}))"
+        f"expected {expected} (got {tensor_options(data.dtype, device_name(device_index(data)))})"
     )
 
 

@@ -71,7 +71,8 @@ class tensortype(type):  # noqa: N801 - torch's own name
         return made
 
 
-def _options(dtype: torch.dtype, device: str) -> str:
+def tensor_options(dtype: torch.dtype, device: str) -> str:
+    """As C++ writes the options of a strided tensor."""
     return (
         f"TensorOptions(dtype={_SPELLINGS.get(dtype, str(dtype))}, device={device}, layout=Strided, "
         "requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt))"
@@ -85,7 +86,7 @@ def _alias(engine: Any, tensor: torch.Tensor, dtype: torch.dtype, kind: str, nam
         actual = tensor.dtype
     if actual is dtype and (index >= 0) is (kind == "cuda"):
         return torch.ops.aten.alias(tensor)
-    message = f"expected {_options(dtype, kind)} (got {_options(actual, device_name(index))})"
+    message = f"expected {tensor_options(dtype, kind)} (got {tensor_options(actual, device_name(index))})"
     if actual is not dtype:
         raise TypeError(message)
     common = engine.machine.current if kind == "cuda" else CPU
