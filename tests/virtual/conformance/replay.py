@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent
 DEVICES = {"c": "cpu", "0": "cuda:0", "1": "cuda:1"}
 DTYPES = {
     "f": torch.float32, "h": torch.float16, "bf": torch.bfloat16, "d": torch.float64, "b": torch.bool,
-    "i": torch.int64, "n": torch.int32, "l": torch.int64,
+    "i": torch.int64, "s": torch.float32, "n": torch.int32, "l": torch.int64,
 }  # fmt: skip
 SPEC = re.compile(r"(bf|[a-z])([\dx]*)(?:<(\d+)|=(\d+))?$")
 
@@ -92,6 +92,8 @@ NAMESPACE = {"torch": torch, "nn": nn, "F": F, "np": np, "operator": operator, "
 def tensor(spec: str) -> torch.Tensor:
     kind, shape_text, high, value = SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
     shape = [int(size) for size in shape_text.split("x") if size]
+    if kind == "s":
+        return torch.eye(*shape).to_sparse()
     if kind == "b":
         return torch.ones(shape, dtype=torch.bool)
     if kind in "inl":

@@ -18,6 +18,7 @@ DELEGATES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "embedding": ("wrapper_CUDA__index_select", ("weight", "indices"), ("self", "index")),
     "stack": ("wrapper_CUDA_cat", ("tensors",), ("tensors",)),
     "_stack": ("wrapper_CUDA_cat", ("tensors",), ("tensors",)),
+    "_nested_tensor_from_tensor_list": ("wrapper_CUDA_cat", ("list",), ("tensors",)),
     "put": ("wrapper_CUDA__put_", ("self", "index", "source"), ()),
     "masked_scatter": ("wrapper_CUDA__masked_scatter_", ("self", "mask", "source"), ()),
     "linalg_lstsq": ("wrapper_CUDA_out_linalg_lstsq_out", ("self", "b"), ()),
@@ -69,6 +70,8 @@ def judge_mv(call: Call) -> Refusal | None:
     matrix, vector = call.one("self"), call.one("vec")
     if matrix is None or vector is None:
         return None
+    if exact.backend_of(call) == "SparseCUDA":
+        return exact.judge_as(call, [matrix, vector], "wrapper_SparseCUDA__mv")
     fresh = call.one("out") or Operand.like(vector)
     method = "wrapper_CUDA_addmv_out_out" if call.signature.is_out else "wrapper_CUDA_addmv_"
     return exact.judge_as(call, [fresh, matrix, vector], method, ("self", "mat", "vec"))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from samedevice.virtual.check import attention, recurrent
+from samedevice.virtual.check import attention, recurrent, sparse
 from samedevice.virtual.check import own_checks as own
 from samedevice.virtual.check.calls import Call, Parameter, Signature, Where
 from samedevice.virtual.refusal import Refusal
@@ -123,6 +123,7 @@ _TABLE: Final[tuple[tuple[str, str, Callable[[Call], Refusal | None]], ...]] = (
         "input -normalized_shape weight -eps",
         own.judge_rms_norm,
     ),
+    ("torch.sparse.mm torch._sparse_mm torch._C._sparse._sparse_mm", "mat1 mat2", sparse.judge_mm),
     ("torch._weight_norm", "v g -dim", own.judge_weight_norm),
     (
         "torch.native_batch_norm",

@@ -16,6 +16,7 @@ from samedevice.virtual.check import (
     foreach,
     indexing,
     recurrent,
+    sparse,
     tensor_iterator,
     wording,
 )
@@ -55,6 +56,12 @@ BY_BASE: Final[dict[str, Judge]] = {
     "allclose": tensor_iterator.judge,
     "smooth_l1_loss": tensor_iterator.judge_smooth_l1,
     "binary_cross_entropy": composites.judge_bce,
+    # sparse tensors may take part
+    "add": sparse.judge_arithmetic,
+    "sub": sparse.judge_arithmetic,
+    "mul": sparse.judge_arithmetic,
+    "_sparse_addmm": sparse.judge_addmm,
+    "sparse_compressed_tensor": sparse.judge_compressed,
     # taken apart inside
     "block_diag": composites.judge_block_diag,
     "mv": composites.judge_mv,
