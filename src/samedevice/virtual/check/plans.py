@@ -285,7 +285,9 @@ RESULT_ON_SELF: Final = frozenset(
 
 def always_ops() -> frozenset[Any]:
     """The overloads of the running torch that are judged even when all operands agree."""
-    names = RULES.groups["host-only"] | {name for name in RULES.groups["foreach"] if ".Tensor" in name}
+    names = RULES.groups["host-only"] | {
+        name for name in RULES.groups["foreach"] if name.startswith("_foreach_addc")
+    }
     found = set()
     for base in {name.partition(".")[0] for name in names} | _ALWAYS_BASES:
         packet = getattr(torch.ops.aten, base, None)
