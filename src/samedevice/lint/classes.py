@@ -92,11 +92,18 @@ def defaulted(value: Value, name: str, func: Func, site: Site, inner: Frame) -> 
 
 def make_class(run: Run, node: ast.ClassDef, frame: Frame) -> Value:
     """The class value of a `class` statement."""
+    from samedevice.lint import outline
     from samedevice.lint.exprs import evaluate
     from samedevice.lint.flow import exec_block
 
     cls = Class(node.name, node, frame.file, frame.module)
     for base in node.bases:
+        if not run.loads:
+            names = outline.bases_of(run, base, frame)
+            if names is not None:
+                cls.external.extend(names)
+                cls.partial = True
+                continue
         value = evaluate(run, base, frame)
         cls.bases.append(value)
         if isinstance(value, Class):

@@ -412,7 +412,7 @@ class Class(Value):
         self.body: dict[str, Value] = {}
         self.dataclass: list[tuple[str, Value | None]] | None = None
         self.scope: Any = None
-        self.stores: dict[str, set[str]] | None = None
+        self.partial = False
 
     def find(self, name: str) -> "tuple[Class, Value] | None":
         """The class of the hierarchy that defines `name`, and what it defines."""
