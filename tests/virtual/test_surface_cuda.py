@@ -128,6 +128,8 @@ def test_memory_is_counted_from_living_tensors(gpus: Any) -> None:
     torch.cuda.reset_peak_memory_stats(1)
     assert torch.cuda.max_memory_allocated(1) - before == MIB
     assert torch.accelerator.max_memory_allocated(1) - before == MIB
+    held.untyped_storage().resize_(0)
+    assert torch.cuda.memory_allocated(1) == before
     del held, view
     torch.cuda.empty_cache()
     assert torch.cuda.memory_allocated(1) == before

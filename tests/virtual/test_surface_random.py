@@ -65,6 +65,27 @@ def test_the_same_seed_gives_the_same_numbers_again(gpus: Any) -> None:
     assert torch.cuda.initial_seed() == 9
 
 
+def test_seeding_a_gpu_that_has_not_drawn_leaves_the_cpus_stream_alone() -> None:
+    def losses(device: str) -> list[float]:
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5)).to(device)
+        torch.cuda.manual_seed(3)
+        return [model(torch.rand(4, 2).to(device)).sum().item() for _ in range(3)]
+
+    expected = losses("cpu")
+    with virtual_gpus(1):
+        assert losses("cuda") == expected
+
+
+def test_dropout_repeats_when_the_gpu_is_seeded_again(gpus: Any) -> None:
+    x = torch.ones(16, device="cuda")
+    torch.manual_seed(0)
+    first = torch.nn.functional.dropout(x)
+    torch.cuda.manual_seed(0)
+
+    assert torch.equal(torch.nn.functional.dropout(x), first)
+
+
 def test_states_are_saved_and_restored(gpus: Any) -> None:
     states = torch.cuda.get_rng_state_all()
     first = torch.rand(3, device="cuda:1")

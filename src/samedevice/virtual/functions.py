@@ -10,6 +10,7 @@ from torch.utils import _device
 from samedevice.virtual import creation, fast, followers, moves, properties
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.surface import generators
 
 #: answered without a look: the raw storage is what our own code reads
 _CHECKS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -28,6 +29,8 @@ class Functions:
             **followers.TABLE,
             **{func: _adapted(handler) for func, handler in (more or {}).items()},
         }
+        for func in generators.drawing_functions():
+            self.table.setdefault(func, self._draw)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """Run `func` on virtual devices."""
@@ -39,6 +42,10 @@ class Functions:
         handler = self.table.get(func)
         if handler is not None:
             return handler(engine, func, args, kwargs)
+        return self._untabled(func, args, kwargs)
+
+    def _untabled(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        engine = self.engine
         if (kwargs and kwargs.get("device") is not None) or (
             _device.CURRENT_DEVICE is not None and func in _device._device_constructors()
         ):
@@ -50,6 +57,15 @@ class Functions:
         if engine.state.exact:
             return engine.plain(func, args, kwargs)
         return self.fast.call(func, args, kwargs)
+
+    def _draw(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function that draws random numbers: seeding a GPU asks later whether it has drawn."""
+        result = self._untabled(func, args, kwargs)
+        with torch._C.DisableTorchFunction():
+            first = result[0] if isinstance(result, tuple) else result
+            if isinstance(first, torch.Tensor) and engine.device_of(first) >= 0:
+                engine.machine.draws += 1
+        return result
 
     def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call through the exact tier."""

@@ -73,12 +73,14 @@ class Machine:
         gpu_memory: bytes of each GPU.
         initialized: some CUDA work was done in this process (a fork after it is "bad").
         pid: the process that owns the machine.
+        draws: calls that drew random numbers on a GPU.
     """
 
     count: int = 1
     gpu_memory: int = 80 * GIB
     initialized: bool = False
     pid: int = field(default_factory=os.getpid)
+    draws: int = 0
     memories: list[GpuMemory] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _local: threading.local = field(default_factory=threading.local)

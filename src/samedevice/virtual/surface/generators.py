@@ -23,6 +23,14 @@ _Generator: Any = torch._C.Generator
 #: bytes of a CUDA generator's state: seed and offset
 _CUDA_STATE = 16
 _DEFAULT_SEED = 67280421310721
+#: names of functions that draw
+_DRAWING = """
+    rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ random_ exponential_
+    cauchy_ geometric_ log_normal_ bernoulli bernoulli_ binomial multinomial poisson dropout dropout_
+    alpha_dropout alpha_dropout_ feature_dropout feature_dropout_ feature_alpha_dropout feature_alpha_dropout_
+    native_dropout rrelu rrelu_ rrelu_with_noise lstm gru rnn_tanh rnn_relu scaled_dot_product_attention
+    _standard_gamma _sample_dirichlet
+""".split()
 _MASK = (1 << 64) - 1
 
 #: operations hand a generator on by the address of its C++ part, not as the object it was
@@ -119,10 +127,6 @@ class DefaultGenerator(Generator):
     _untouched: tuple[int, int]
 
     @property
-    def _allocations(self) -> int:
-        return self._machine.memories[self._where.index].allocations
-
-    @property
     def drawn_from(self) -> Any:
         """The CPU's default generator."""
         return torch.default_generator
@@ -133,9 +137,9 @@ class DefaultGenerator(Generator):
             raise RuntimeError(f"Overflow when unpacking long: {seed}")
         seed &= _MASK
         default = torch.default_generator
-        # No tensor was made on this GPU since it was seeded with the same number: CUDA's generator
-        # has not drawn, and seeding it once more changes nothing.
-        if self._untouched != (seed, self._allocations):
+        # Nothing was drawn on a GPU since it was seeded with the same number: seeding it once more
+        # changes nothing on CUDA.
+        if self._untouched != (seed, self._machine.draws):
             if default.initial_seed() == seed and (seed in self._marks or self._seed == seed):
                 default.manual_seed(seed)
             elif seed in self._marks:
@@ -143,7 +147,7 @@ class DefaultGenerator(Generator):
             else:
                 self._marks[seed] = default.get_state()
         self._seed = seed
-        self._untouched = (seed, self._allocations)
+        self._untouched = (seed, self._machine.draws)
         return self
 
     def seed(self) -> int:
@@ -175,6 +179,17 @@ def _claim(cls: Any, where: torch.device) -> Any:
     generator._where = where
     _claimed[generator._cdata] = generator
     return generator
+
+
+def drawing_functions() -> set[Any]:
+    """torch's functions that may draw random numbers."""
+    found = set()
+    for name in _DRAWING:
+        for owner in (torch, torch.Tensor, torch._C._nn, torch._VF):
+            function = getattr(owner, name, None)
+            if callable(function):
+                found.add(function)
+    return found
 
 
 def claimed(generator: Any) -> Any:

@@ -31,6 +31,7 @@ def install(patches: Patches, engine: Any) -> None:
     machine = engine.machine
     cls: Any = torch.UntypedStorage
     real_clone = cls.clone
+    real_resize = cls.resize_
     real_is_shared = cls.is_shared
 
     def get_device(self: Any) -> torch.device:
@@ -80,6 +81,14 @@ def install(patches: Patches, engine: Any) -> None:
         tag = getattr(self, ATTRIBUTE, None)
         return real_is_shared(self) if tag is None or tag.device < 0 else True
 
+    def resize_(self: Any, size: int) -> Any:
+        result = real_resize(self, size)
+        tag = getattr(self, ATTRIBUTE, None)
+        if tag is not None and tag.device >= 0:
+            # programs free the memory of tensors they will compute again in this way
+            setattr(self, ATTRIBUTE, engine.gpu_tag(tag.device, tag.birth, self.nbytes()))
+        return result
+
     # CUDA shares by handle, and the sender must keep the tensor alive: so does shared memory by name.
     def share_cuda(self: Any) -> Any:
         if machine.in_forked_child:
@@ -100,6 +109,7 @@ def install(patches: Patches, engine: Any) -> None:
     patches.set(cls, "is_pinned", is_pinned)
     patches.set(cls, "pin_memory", pin_memory)
     patches.set(cls, "is_shared", is_shared)
+    patches.set(cls, "resize_", resize_)
     patches.set(cls, "_share_cuda_", share_cuda)
     patches.set(cls, "_new_shared_cuda", staticmethod(new_shared_cuda))
     patches.set(cls, "_release_ipc_counter_cuda", staticmethod(lambda *args, **kwargs: None))

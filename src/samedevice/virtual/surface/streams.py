@@ -382,6 +382,9 @@ def install(patches: Patches, machine: Machine) -> None:
     patches.set(torch.Tensor, "record_stream", _record_stream)
     patches.set(torch, "Stream", Stream)
     patches.set(torch, "Event", Event)
+    # who took the class before virtual GPUs were entered makes virtual streams with it too
+    for real, virtual in ((torch.cuda.Stream, CudaStream), (torch.cuda.Event, CudaEvent)):
+        patches.set(real, "__new__", lambda _, *args, made=virtual, **kwargs: made(*args, **kwargs))
     for module in (torch.cuda, torch.cuda.streams):
         patches.set(module, "Stream", CudaStream)
         patches.set(module, "ExternalStream", ExternalStream)
