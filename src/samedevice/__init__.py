@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from samedevice._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from samedevice.crash import explained as explained
+    from samedevice.crash import install as install
     from samedevice.inventory import audit as audit
     from samedevice.runtime import Prefetcher as Prefetcher
     from samedevice.runtime import to_device as to_device
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 _WHERE = {
     "Prefetcher": "samedevice.runtime",
     "audit": "samedevice.inventory",
+    "explained": "samedevice.crash",
+    "install": "samedevice.crash",
+    "load_ipython_extension": "samedevice.notebook",
     "to_device": "samedevice.runtime",
+    "unload_ipython_extension": "samedevice.notebook",
     "virtual_gpus": "samedevice.virtual",
 }
 
-__all__ = ["Prefetcher", "__version__", "audit", "to_device", "virtual_gpus"]
+__all__ = ["Prefetcher", "__version__", "audit", "explained", "install", "to_device", "virtual_gpus"]
 
 
 def __getattr__(name: str) -> Any:

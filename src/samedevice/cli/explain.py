@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from samedevice.cli import Parser
@@ -16,6 +17,19 @@ from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.report import FORMATS, render
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the sources tell of an error.
+
+    Attributes:
+        sources: whether there were any.
+    """
+
+    diagnostic: Diagnostic | None = None
+    sources: bool = False
+
 
 DESCRIPTION = """\
 Explain PyTorch's device errors: what the message means, which tensor it names and
@@ -81,7 +95,7 @@ def main(words: Sequence[str]) -> int:
             raise UserError(f"there is no folder `{root}`")
     data, name = _input(options.text)
     errors = find_errors(data)
-    stories = [] if options.no_sources else _stories(errors, options.root, language)
+    stories = _stories(errors, options.root, options)
     diagnostics = _diagnostics(errors, stories, name, language)
     if options.format == "text":
         _write_text(errors, stories, name, options, language)
@@ -117,25 +131,39 @@ def _input(words: Sequence[str]) -> tuple[bytes | str, str]:
     return word, "<message>"
 
 
-def _stories(
-    errors: Sequence[FoundError], roots: Sequence[str], language: str
-) -> list[tuple[Diagnostic, ...]]:
-    return [() for _ in errors]
+def _stories(errors: Sequence[FoundError], roots: Sequence[str], options: argparse.Namespace) -> list[Story]:
+    """For each error its cause as the sources show it, and whether sources were at hand."""
+    if options.no_sources or not any(error.frames for error in errors):
+        return [Story() for _ in errors]
+    from samedevice.live.points import find_files
+    from samedevice.live.postmortem import explain_found
+
+    stories = []
+    for error in errors:
+        at_hand = bool(find_files(error.frames, roots))
+        try:
+            stories.append(Story(explain_found(error, roots) if at_hand else None, at_hand))
+        except Exception as fault:
+            print(
+                f"samedevice: the sources could not be read ({type(fault).__name__}: {fault})",
+                file=sys.stderr,
+            )
+            stories.append(Story(None, at_hand))
+    return stories
 
 
 def _diagnostics(
-    errors: Sequence[FoundError], stories: Sequence[tuple[Diagnostic, ...]], name: str, language: str
+    errors: Sequence[FoundError], stories: Sequence[Story], name: str, language: str
 ) -> list[Diagnostic]:
-    found: list[Diagnostic] = []
-    for number, error in enumerate(errors):
-        story = stories[number] if number < len(stories) else ()
-        found += story or (catalogue_diagnostic(error, name, language),)
-    return found
+    return [
+        story.diagnostic if story.diagnostic is not None else catalogue_diagnostic(error, name, language)
+        for error, story in zip(errors, stories, strict=True)
+    ]
 
 
 def _write_text(
     errors: Sequence[FoundError],
-    stories: Sequence[tuple[Diagnostic, ...]],
+    stories: Sequence[Story],
     name: str,
     options: argparse.Namespace,
     language: str,
@@ -148,10 +176,18 @@ def _write_text(
     width = 80 if options.output else width_of(stream)
     where = say("meant").of(language) if name == "<message>" else f"`{name}`"
     lines: list[Line] = []
-    for error in errors:
+    for error, story in zip(errors, stories, strict=True):
         if lines:
             lines += [(), (Span("─" * min(width, 80), "dim"),), ()]
-        lines += explanation_lines(error, language, width=width, read=Files(), all_causes=options.all)
+        lines += explanation_lines(
+            error,
+            language,
+            width=width,
+            read=Files(),
+            all_causes=options.all,
+            diagnostic=story.diagnostic,
+            sources=story.sources,
+        )
     if errors:
         key = "found-one" if len(errors) == 1 else "found"
         lines.append(())

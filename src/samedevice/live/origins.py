@@ -68,6 +68,7 @@ class Origin:
         device: "cpu" or "gpu" as far as the text tells; None when a variable decides.
         stations: from the use back to the origin.
         chosen: the expression that names the device.
+        recorded: it was seen while the program ran, not only read.
     """
 
     action: Action
@@ -79,6 +80,7 @@ class Origin:
     chosen: ast.expr | None = None
     stations: tuple[Station, ...] = ()
     where: "Where | None" = None
+    recorded: bool = False
 
     def via(self, how: str) -> Station | None:
         """The first station of a kind, nearest to the use."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from samedevice.live.births import birth_of
 from samedevice.live.candidates import Candidate, candidates, is_module_call, is_module_made
 from samedevice.live.devices import decide
 from samedevice.live.module_facts import ModuleReader
@@ -259,8 +260,36 @@ class CrashScene:
                 )
         if ranked:
             best = min(ranked, key=lambda r: r[:2])
-            return best[2], best[3]
+            return best[2], self._recorded(best[2], [r[3] for r in ranked if r[2] is best[2]], best[3])
         return (order[0], None) if len(order) == 1 else (None, None)
+
+    def _recorded(self, part: Candidate, read: Sequence[Origin | None], best: Origin | None) -> Origin | None:
+        """The origin that a recording shows; of those that were read the one that agrees with it."""
+        birth = birth_of(part.value) if is_tensor(part.value) else None
+        node = birth.spot.node if birth is not None else None
+        if birth is None or not isinstance(node, ast.expr):
+            return best
+        agreed = next((o for o in read if o is not None and o.node is node), None)
+        if agreed is not None:
+            return replace(agreed, recorded=True)
+        if birth.function in ("to", "cuda", "cpu"):
+            action, explicit, device = Action.MOVED, True, None
+        else:
+            action, explicit, device = Action.CREATED, birth.explicit, None if birth.explicit else "cpu"
+        stations = best.stations if best is not None else ()
+        where = Where(birth.spot.filename, birth.spot.line)
+        return Origin(
+            action,
+            node,
+            birth.spot.filename,
+            f"torch.{birth.function}",
+            explicit,
+            device,
+            None,
+            stations,
+            where,
+            recorded=True,
+        )
 
     def _doubt(self, origin: Origin, part: Candidate, point: Point) -> int:
         """How much speaks against an origin that was only read: the sources move it, or put it elsewhere."""

@@ -41,6 +41,13 @@ _SENTENCES: dict[str, Text] = {
     ),
     "found": Text("{count} device errors found in {where}", "{count} Gerätefehler in {where} gefunden"),
     "found-one": Text("1 device error found in {where}", "1 Gerätefehler in {where} gefunden"),
+    "why": Text("samedevice: why this happened", "samedevice: warum das geschah"),
+    "why-rank": Text("samedevice: why this happened (rank {rank})", "samedevice: warum das geschah (Rang {rank})"),
+    "often": Text("often", "oft"),
+    "trace": Text(
+        "nothing was recorded while the program ran; `samedevice run --trace …` notes where every tensor is made and moved, and can say more",
+        "beim Lauf wurde nichts aufgezeichnet; `samedevice run --trace …` merkt sich, wo jeder Tensor entsteht und verschoben wird, und kann mehr sagen",
+    ),
     "meant": Text("the message", "die Meldung"),
 }  # fmt: skip
 

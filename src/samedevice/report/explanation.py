@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from samedevice.live.answer import MOST_CAUSES, frames_to_look_at, location_of
 from samedevice.live.found import FoundError
 from samedevice.live.sentences import say
-from samedevice.report.excerpt import ReadLines, source_line
+from samedevice.live.translation import translated
+from samedevice.model.diagnostic import Diagnostic
+from samedevice.report.excerpt import Files, ReadLines, source_line
 from samedevice.report.layout import Line, Span, prose, wrap
+from samedevice.report.text import diagnostic_lines
 from samedevice.torch_facts.messages import Cause
 
 INDENT = "  "
@@ -19,16 +22,26 @@ def explanation_lines(
     width: int,
     read: ReadLines | None = None,
     all_causes: bool = False,
-    causes: bool = True,
+    diagnostic: Diagnostic | None = None,
+    sources: bool | None = None,
+    below_traceback: bool = False,
 ) -> list[Line]:
     """One found error, explained.
 
     Args:
         read: gives source lines where the traceback itself shows none.
-        causes: False leaves the usual causes out, for an error whose cause is known.
+        diagnostic: the cause, when the sources or the live program show it; the usual causes are left out.
+        sources: whether the program's sources were at hand, None when it does not matter.
+        below_traceback: the traceback stands above: what it says is not repeated, and less is said.
     """
-    lines = [*_headline(error, language, width)]
+    lines = [] if below_traceback else [*_headline(error, language, width)]
     family = error.match.family
+    if diagnostic is not None:
+        reader = read if read is not None else Files()
+        lines += [
+            (),
+            *diagnostic_lines(translated(diagnostic, language), "explain", width=width, read=reader),
+        ]
     sections: list[tuple[str, str]] = [("means", f"{family.title.of(language)}. {family.means.of(language)}")]
     if family.names:
         sections.append(("names", family.names.of(language)))
@@ -42,9 +55,18 @@ def explanation_lines(
         ]
     if not family.placement:
         lines += [(), *wrap(prose(say("no-placement").of(language)), width, [Span(INDENT)], [Span(INDENT)])]
-    if causes:
-        lines += _frames(error, language, width, read)
-        lines += _causes(error, language, width, all_causes)
+    if diagnostic is None:
+        if not below_traceback:
+            lines += _frames(error, language, width, read)
+        lines += _causes(
+            error,
+            language,
+            width,
+            len(error.match.causes) if all_causes else 3 if below_traceback else MOST_CAUSES,
+        )
+        if error.frames and sources is not None and family.placement:
+            key = "not-found" if sources else "no-sources"
+            lines += [(), *wrap(prose(say(key).of(language), "dim"), width)]
     return lines
 
 
@@ -86,9 +108,9 @@ def _frames(error: FoundError, language: str, width: int, read: ReadLines | None
     return lines
 
 
-def _causes(error: FoundError, language: str, width: int, everything: bool) -> list[Line]:
+def _causes(error: FoundError, language: str, width: int, most: int) -> list[Line]:
     causes: Sequence[Cause] = error.match.causes
-    shown = causes if everything else causes[:MOST_CAUSES]
+    shown = causes[:most]
     lines: list[Line] = [(), (Span(say("causes").of(language), "title"),)]
     hang = INDENT + "   "
     for number, cause in enumerate(shown, 1):
@@ -105,7 +127,7 @@ def _causes(error: FoundError, language: str, width: int, everything: bool) -> l
     if error.match.family.code:
         lines += _block(error.match.family.code, width, INDENT)
     hidden = len(causes) - len(shown)
-    if hidden > 0:
+    if hidden > 0 and most >= MOST_CAUSES:
         lines += wrap(
             prose(say("more").filled(count=str(hidden)).of(language), "dim"),
             width,
