@@ -11,9 +11,15 @@ from samedevice.report.text import diagnostic_lines
 
 
 def crash_lines(
-    found: Autopsy, *, width: int = 80, language: str = "en", rank: int | None = None, root: str | None = None
+    found: Autopsy,
+    *,
+    width: int = 80,
+    language: str = "en",
+    rank: int | None = None,
+    root: str | None = None,
+    traced: bool = False,
 ) -> list[Line]:
-    """The explanation as styled lines."""
+    """The explanation as styled lines; `traced`: births were recorded, so a longer run would not tell more."""
     who = say("why-rank").filled(rank=str(rank)) if rank is not None else say("why")
     lines: list[Line] = [(), (Span(who.of(language), "title"),), ()]
     diagnostic = found.diagnostic
