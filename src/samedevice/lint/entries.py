@@ -48,6 +48,8 @@ PREPARING = re.compile(
     r"set_|setup|create|make|_to_|save|dump|plot|draw|log|print|test|check|debug|copy|clone|resize|extend|add_|update_|flops|"
     r"profile|script|trace|configure|dataloader|collate|tokenize|preprocess|transform|__getitem__|__iter__|num_|size|len"
 )
+#: methods whose arguments are where the module is
+FORWARD = frozenset(("forward", "__call__", "training_step", "validation_step", "test_step", "predict_step"))
 BUDGET = 3_000
 IN_ALL = 40_000
 #: uses of a parameter that show it to be a tensor
@@ -234,7 +236,9 @@ def module_entry(run: Run, cls: Class, method: Func) -> None:
         else:
             modules.move(run, instance, target, cls.node, frame, "to")
         run.quiet -= 1
-        args, kwargs = unknown_arguments(run, method, dev, frame, True)
+        # What other methods are given may well be on the host: the loader's collate functions are such.
+        inputs = dev if method.name in FORWARD else None
+        args, kwargs = unknown_arguments(run, method, inputs, frame, True)
         calls.invoke(run, method, instance, args, kwargs, method.node, frame)
     finally:
         run.quiet = 0

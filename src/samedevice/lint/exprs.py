@@ -264,7 +264,7 @@ def eval_unary(run: Run, node: ast.UnaryOp, frame: Frame) -> Value:
         lambda v: (
             tensors.result_of(v, None)
             if isinstance(v, Tensor | Param)
-            else (v if isinstance(v, Array) else NUM)
+            else (v if isinstance(v, Array) else Unknown() if isinstance(v, Unknown) else NUM)
         ),
     )
 

@@ -193,7 +193,7 @@ def tensor_method(
         return with_device(run, made, kwargs, frame)
     if name in ("type_as", "to_like"):
         other = tensor_of(args[0]) if args else None
-        device = None if other is None or other.dev is None else Device(other.dev)
+        device = None if other is None or other.dev is None else Device(other.dev, source=other)
         return move(run, tensor, device, node, frame, name)
     if name in ("type",):
         if args and isinstance(args[0], Const) and isinstance(args[0].value, str):
@@ -222,6 +222,9 @@ def follow(
         family = "iterator"
     elif base in api.STRICT or base in api.STRICT_ITERATOR:
         family = "strict"
+    if base in ("clamp", "clip") and any(isinstance(a, Const | Num) for a in (*args, *kwargs.values())):
+        # with one number among the bounds the other is read as a number too
+        family = None
     if family is not None:
         found = operands_of(run, base, first, args, kwargs, node, method)
         if len(found) > 1:
@@ -323,7 +326,7 @@ def to(
     if args and tensor_of(args[0]) is not None:
         other = tensor_of(args[0])
         assert other is not None
-        device = None if other.dev is None else Device(other.dev)
+        device = None if other.dev is None else Device(other.dev, source=other)
         if other.dev is None:
             device = Device(symbol(other, "its device"))
         return move(run, tensor, device, node, frame, "to")

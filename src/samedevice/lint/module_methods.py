@@ -244,6 +244,9 @@ def register(
             option.buffer, option.module = key, owner
         if isinstance(option, Param) and option.owner is None:
             option.owner, option.name = owner, key
+    known = owner.cells.get(key)
+    if key.startswith("name:") and isinstance(known, Value):
+        value = join(known, value, True)
     run.trail.write(owner.cells, key, value)
     return NONE
 

@@ -104,7 +104,11 @@ def builtin_init(
         registry = dict(cells["#reg"])
         bias = kwargs.get("bias")
         for parameter, rank in api.PARAMETERS[name].items():
-            if parameter == "bias" and isinstance(bias, Const) and bias.value is False:
+            if (
+                parameter == "bias"
+                and bias is not None
+                and not (isinstance(bias, Const) and bias.value is True)
+            ):
                 continue
             tensor = Tensor(
                 None if device is None else device.dev,
@@ -232,11 +236,9 @@ def own_tensors(instance: Instance) -> Iterator[tuple[str, Value]]:
     for name, kind in registry.items():
         if kind != "module":
             value = instance.cells.get(name)
-            if isinstance(value, Alts):
-                # which of its values it has is not known; a move would have to change them all
-                value = next((o for o in value.options if isinstance(o, Param)), None)
-            if isinstance(value, Param | Tensor):
-                yield name, value
+            for option in options(value) if isinstance(value, Value) else ():
+                if isinstance(option, Param | Tensor):
+                    yield name, option
     if base_builtin(instance) in ("ParameterList", "ParameterDict"):
         items = [*(instance.cells.get("#items") or ()), instance.cells.get("#rest")]
         for number, item in enumerate(items):
@@ -341,6 +343,11 @@ def apply_own(
     for name, value in list(own_tensors(instance)):
         if isinstance(value, Param):
             run.trail.write(value.cells, "t", change(value))
+            continue
+        whole = instance.cells.get(name)
+        if isinstance(whole, Alts):
+            changed = tuple(change(o) if isinstance(o, Tensor) else o for o in whole.options)
+            run.trail.write(instance.cells, name, Alts(changed, whole.tags))
         else:
             run.trail.write(instance.cells, name, change(value))
     for _, child in list(children(instance)):

@@ -102,6 +102,10 @@ def move_target(args: list[Value], kwargs: dict[str, Value], frame: Frame) -> tu
 
 def move(run: Run, tensor: Tensor, device: Device | None, node: ast.AST, frame: Frame, text: str) -> Tensor:
     """A copy of `tensor` on `device`."""
+    if device is not None and device.source is not None and device.dev.is_cpu:
+        followed = device.source.derive(tensor.rank)
+        followed.likely = followed.likely or tensor.likely
+        return followed
     moved = tensor.copy()
     moved.dev = None if device is None else device.dev
     moved.choice = device
@@ -141,7 +145,7 @@ def get_attribute(run: Run, owner: Tensor | Param, name: str, node: ast.AST, fra
     if name == "device":
         if tensor.dev is None:
             return Device(symbol(tensor, _source(node)))
-        return Device(tensor.dev)
+        return Device(tensor.dev, source=tensor)
     if name in ("data", "T", "mT", "H", "real", "imag", "grad"):
         result = tensor.derive(tensor.rank)
         result.leaf = name == "data"

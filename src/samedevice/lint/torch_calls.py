@@ -8,10 +8,11 @@ from samedevice.lint import builtin_objects, loaders, meet, methods, modules, te
 from samedevice.lint.devices import CPU, CUDA, REPLICA, Dev, parse_device, symbol
 from samedevice.lint.meet import Operand
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import element, options
+from samedevice.lint.state import element, options, tagged
 from samedevice.lint.tensors import tensor_of
 from samedevice.lint.values import (
     ARRAY,
+    NO_TAGS,
     NONE,
     NUM,
     UNKNOWN,
@@ -150,6 +151,14 @@ def factory(
         return run.fresh(None, rank, kind, node, frame, f"torch.{name}")
     if name in ("from_numpy",) and tensor_of(data) is not None:
         return Unknown()
+    if name.startswith("sparse_") and tensor_of(data) is not None:
+        source_tensor = tensor_of(data)
+        assert source_tensor is not None
+        return source_tensor.derive(-1)
+    if name.startswith("sparse_") and isinstance(data, Unknown):
+        return run.fresh(None, -1, kind, node, frame, f"torch.{name}")
+    if name == "Tensor" and not args:
+        return run.fresh(None, 1, kind, node, frame, f"torch.{name}")
     if name == "normal" and any(tensor_of(a) is not None for a in args):
         source = next(t for a in args if (t := tensor_of(a)) is not None)
         return source.derive(source.rank)
@@ -162,10 +171,24 @@ def factory(
         dev, chosen = placed(run, run.default), None
     tensor = run.fresh(dev, rank, kind, node, frame, f"torch.{name}")
     tensor.choice = chosen
+    if chosen is not None and chosen.source is not None and dev is not None and dev.is_cpu:
+        follow_source(tensor, chosen.source)
     if given and run.tracing and device is not None:
         run.tracing[-1].append(tensor.birth)
     methods.generator_check(run, kwargs.get("generator"), dev, node, frame)
     return tensor
+
+
+def follow_source(made: Tensor, source: Tensor) -> None:
+    """What is made on the device of a tensor is there for the same reasons."""
+    made.birth, made.batch, made.held, made.moved, made.choice = (
+        source.birth,
+        source.batch,
+        source.held,
+        source.moved,
+        source.choice,
+    )
+    made.missed, made.lost, made.bound = source.missed, source.lost, source.bound
 
 
 def factory_rank(name: str, how: int | str | None, args: Args, kwargs: Kwargs) -> Rank:
@@ -228,19 +251,18 @@ def joining(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fram
         if isinstance(whole, ast.List | ast.Tuple) and len(whole.elts) == len(parts)
         else [None] * len(parts)
     )
-    known = True
     for part, part_node in zip(parts, nodes, strict=True):
-        for option in options(part):
+        for option, tags in tagged(part):
             tensor = tensor_of(option)
             if tensor is None:
-                known = False
                 continue
-            found.append(Operand(tensor, option, part_node if part_node is not None else whole))
+            # an item written out is one tensor; one of a list built elsewhere stands for many
+            found.append(
+                Operand(tensor, option, part_node or whole, "", tags if part_node is not None else NO_TAGS)
+            )
     if not found:
         return Unknown()
     result = tensors.check(run, "strict", node, f"torch.{name}", found, frame)
-    if not known and isinstance(result, Tensor) and result.dev is not None and result.dev.is_cpu and False:
-        result.dev = None
     assert isinstance(result, Tensor)
     result = result.derive(-1)
     if name in ("meshgrid",):

@@ -109,10 +109,13 @@ ARRAY = Array()
 class Device(Value):
     """A `torch.device` or what stands for one; `site` is where it was chosen."""
 
-    __slots__ = ("default", "dev", "site")
+    __slots__ = ("default", "dev", "site", "source")
 
-    def __init__(self, dev: Dev, site: Site | None = None, default: Event | None = None) -> None:
+    def __init__(
+        self, dev: Dev, site: Site | None = None, default: Event | None = None, source: "Tensor | None" = None
+    ) -> None:
         self.dev = dev
+        self.source = source
         self.site = site
         self.default = default
 

@@ -82,7 +82,7 @@ LOSSES = _names(
 FUNCTIONAL_STRICT = _names(
     "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d embedding embedding_bag batch_norm "
     "layer_norm group_norm instance_norm rms_norm scaled_dot_product_attention grid_sample cosine_similarity pairwise_distance "
-    "multi_head_attention_forward prelu"
+    "prelu"
 )
 #: arguments of those that are no operands of the device check
 NO_OPERANDS = {
