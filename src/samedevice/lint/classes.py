@@ -1,6 +1,8 @@
 """Functions and classes of the project: definition, hierarchy, attributes, creation."""
 
 import ast
+from bisect import bisect_left
+from functools import lru_cache
 from typing import Any
 
 from samedevice.lint.run import Frame, Run
@@ -63,13 +65,27 @@ def make_function(run: Run, node: Any, frame: Frame) -> Value:
     return func
 
 
+@lru_cache(maxsize=64)
+def yield_lines(text: str) -> list[int]:
+    """The lines of a file that have the word `yield`."""
+    lines, line, at = [], 1, 0
+    while (found := text.find("yield", at)) >= 0:
+        line += text.count("\n", at, found)
+        lines.append(line)
+        at = found + 1
+    return lines
+
+
 def is_generator(node: Any, text: str) -> bool:
     """Whether a function's own body yields; `text` is that of its file."""
     known = getattr(node, "samedevice_generator", None)
     if known is None:
         known = False
-        # Most files have none, and no function of theirs need be searched.
-        pending: list[ast.AST] = list(node.body) if "yield" in text else []
+        # Most functions have no such word in their lines and need not be searched.
+        lines = yield_lines(text)
+        index = bisect_left(lines, node.lineno)
+        near = index < len(lines) and lines[index] <= node.end_lineno
+        pending: list[ast.AST] = list(node.body) if near else []
         while pending:
             part = pending.pop()
             if isinstance(part, ast.Yield | ast.YieldFrom):

@@ -70,6 +70,12 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
 HARMLESS = ("logger", "logging", "warnings", "sys", "os", "register", "setup", "torch", "np", "_", "pytest")
 
 
+def is_table(value: ast.expr) -> bool:
+    """Whether an expression is a long literal: data, and too long to be searched for calls."""
+    parts = value.keys if isinstance(value, ast.Dict) else getattr(value, "elts", ())
+    return len(parts) > 50
+
+
 def is_script(tree: ast.Module) -> bool:
     """Whether a file does something when it is run, so that its imports are worth running too."""
     assigned: set[str] = set()
@@ -87,7 +93,7 @@ def is_script(tree: ast.Module) -> bool:
                 first = first.value if isinstance(first, ast.Attribute) else first.func
             if isinstance(first, ast.Name) and not first.id.startswith(HARMLESS):
                 return True
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and value is not None:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and value is not None and not is_table(value):
             for node in ast.walk(value):
                 if (
                     isinstance(node, ast.Call)

@@ -1,6 +1,7 @@
 """Names from outside: imports between the project's files, and the canonical names of packages."""
 
 import ast
+from functools import lru_cache
 from typing import Any
 
 from samedevice.lint.engine_api import SourceFile
@@ -32,6 +33,7 @@ CANONICAL_PREFIXES = (
 )
 
 
+@lru_cache(maxsize=4096)
 def external(name: str) -> Value:
     """A name of an installed package."""
     if (
