@@ -183,7 +183,9 @@ def check(program: Program, options: argparse.Namespace) -> int:
                 finish(ending)
             except KeyboardInterrupt as error:
                 ending = Ending(error, 130)
-        by_mistake = _died_of_mismatch(ending.exception)
+        by_mistake = _died_of_mismatch(ending.exception) or (
+            isinstance(ending.exception, Exception) and diagnoser.died(ending.exception, engine)
+        )
         diagnostics = diagnoser.diagnostics()
         notes = list(engine.session.notes)
     hint = _gpu_hint(ending.exception, options.gpus)

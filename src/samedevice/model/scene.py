@@ -25,6 +25,7 @@ class Kind(StrEnum):
     COLLECTIVE = "collective"  # a collective with a tensor on a wrong device
     LOAD = "load"  # deserialising to a device that does not exist
     FORK = "fork"  # CUDA in a forked process
+    LEAF = "leaf"  # an optimizer was given what a move left of a parameter
     DTYPE = "dtype"  # operands of different dtypes
 
 
@@ -228,6 +229,7 @@ class Operand:
         shared: all paths under which a module has it as a parameter, when there are several.
         stored_in: names of the methods that store the attribute.
         host_made: where the (non-module) object that holds it was made.
+        in_global: it is reached from a module-level variable.
         memoized: the function that made it keeps its results (`functools.cache`).
     """
 
@@ -258,6 +260,7 @@ class Operand:
     shared: tuple[str, ...] = ()
     stored_in: tuple[str, ...] = ()
     host_made: Step | None = None
+    in_global: bool = False
     memoized: bool = False
 
     @property

@@ -13,6 +13,7 @@ from samedevice.program.frames import (
     FUNCTIONS,
     Scope,
     Spot,
+    ancestors,
     class_of,
     location_of,
     parent_of,
@@ -220,6 +221,11 @@ class _Trace:
         if isinstance(node, ast.Subscript):
             return self.back(node.value, where, budget - 1)
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            for part in node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse):
+                if isinstance(part, ast.Name):
+                    turns = self._name(part, where, budget - 1, parameter=True)
+                    if turns and turns[-1].how == "omitted":
+                        return turns
             return [self.turn("choice", node, filename)]
         return [self.turn("unknown", node, filename)]
 
@@ -233,7 +239,7 @@ class _Trace:
             return self.back(node.args[-1], where, budget - 1)
         return [self.turn("unknown", node, where.filename)]
 
-    def _name(self, node: ast.Name, where: Where, budget: int) -> list[Turn]:
+    def _name(self, node: ast.Name, where: Where, budget: int, parameter: bool = False) -> list[Turn]:
         scope = scope_of(node)
         line = node.lineno
         while scope is not None:
@@ -242,6 +248,12 @@ class _Trace:
             found = b.reaching(scope, node.id, line, where.filename)
             if found:
                 first = self._likeliest(found)
+                given = any(f.how == "parameter" for f in found)
+                if given and first.how != "parameter" and (parameter or _fills_default(first, node.id)):
+                    # `if device is None: device = "cpu"`: whoever left it out has decided.
+                    turns = self._parameter(scope, node.id, where, budget)
+                    if turns and turns[-1].how == "omitted":
+                        return turns
                 if first.how == "parameter":
                     return self._parameter(scope, node.id, where, budget)
                 if first.value is None:
@@ -394,6 +406,19 @@ class _Trace:
             if flag in written or node.attr in written or "--" + node.attr in written:
                 return [self.turn("literal", call, filename, name=node.attr)]
         return [self.turn("unknown", node, where.filename, name=node.attr)]
+
+
+def _fills_default(binding: b.Binding, name: str) -> bool:
+    """The binding gives a value to a parameter that was left at None."""
+    for above in ancestors(binding.node):
+        if isinstance(above, ast.If):
+            return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(above.test))
+        if isinstance(above, FUNCTIONS):
+            break
+    value = binding.value
+    return isinstance(value, (ast.BoolOp, ast.IfExp)) and any(
+        isinstance(n, ast.Name) and n.id == name for n in ast.walk(value)
+    )
 
 
 def _title(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -125,24 +125,22 @@ class CachedOnFirstDevice(Rule):
         )
 
     def _global_cache(self, scene: Scene) -> Recognition | None:
+        """A module-level container that the function which made the tensor fills."""
         culprit = scene.culprit
         assert culprit is not None
-        made = culprit.provenance[-1] if culprit.provenance else None
+        kept = culprit.kept
         if (
             culprit.holder is not Holder.CONTAINER
-            or made is None
-            or made.location is None
-            or made.function_name in (None, "<module>")
-            or "[" not in (culprit.path or "")
-            or culprit.entry is not None
-            or not made.explicit_device
+            or not culprit.in_global
+            or kept is None
+            or kept.location is None
         ):
             return None
         return Recognition(
-            message=f"`{culprit.path}` was cached on {culprit.device} and is used on {wanted(scene)} now",
-            location=made.location,
+            message=f"`{kept.function_name}` cached `{culprit.path}` on {culprit.device} at its first call and hands it out on {wanted(scene)} now",
+            location=kept.location,
             confidence=Confidence.LIKELY,
-            evidence=story(scene, birth(culprit)),
+            evidence=story(scene, birth(culprit), (kept, f"cached here, on {culprit.device}")),
             help="Make the device part of the cache's key",
         )
 

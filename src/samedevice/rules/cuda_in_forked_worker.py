@@ -1,7 +1,7 @@
 """The rule `cuda-in-forked-worker`."""
 
 from samedevice.model.diagnostic import Confidence
-from samedevice.model.scene import Kind, Scene
+from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import story
 from samedevice.rules.rule import Recognition, Rule
 
@@ -61,10 +61,14 @@ class CudaInForkedWorker(Rule):
         """CUDA's refusal in a forked child."""
         if scene.kind is not Kind.FORK:
             return None
+        inside = scene.extra.get("worker_line")
+        step = inside if isinstance(inside, Step) else None
         return Recognition(
             message="CUDA is used in a forked process, where it cannot work",
-            location=scene.raised,
+            location=step.location if step is not None and step.location is not None else scene.raised,
             confidence=Confidence.CERTAIN,
-            evidence=story(scene),
+            evidence=story(
+                scene, (step, f"`{step.function if step else ''}` uses CUDA here, in a worker process")
+            ),
             help="Keep the worker's tensors on the CPU and move them in the main process, or use the `spawn` start method",
         )

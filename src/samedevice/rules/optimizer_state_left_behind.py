@@ -2,7 +2,7 @@
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Holder, Scene, Step
+from samedevice.model.scene import Action, Holder, Scene, Step
 from samedevice.rules.questions import birth, is_mixed, meeting, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
@@ -64,6 +64,15 @@ class OptimizerStateLeftBehind(Rule):
                     scene, birth(culprit), (culprit.kept, "written into the optimizer's state here")
                 ),
                 help="Move the tensor to its parameter's device (`p.device`), or use `optimizer.load_state_dict`, which does it",
+            )
+        placed = culprit.provenance[-1] if culprit.provenance else None
+        if placed is not None and placed.action is Action.MOVED and placed.location is not None:
+            return Recognition(
+                message=f"the optimizer's state is moved to {culprit.device} here, but its parameter is on {wanted(scene)}",
+                location=placed.location,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene, birth(culprit), (placed, f"the state moves to {culprit.device} here")),
+                help=f"Move the state to its parameter's device, {wanted(scene)}",
             )
         made, move = _step(scene, "optimizer_made"), _step(scene, "state_moved")
         location = None

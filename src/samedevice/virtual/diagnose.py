@@ -10,6 +10,7 @@ from samedevice.program.files import SKIP, kind_of
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.virtual.engine import Settlement
+from samedevice.virtual.postmortem import scene_of_exception
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.scenes import SceneBuilder
 from samedevice.virtual.tags import CPU, tag_of
@@ -71,19 +72,34 @@ class Diagnoser:
         )
         return Settlement(verdict.device, tuple(keep))
 
+    def died(self, error: BaseException, engine: "Engine") -> bool:
+        """The program ended with this exception; True when it is a placement mistake of its own."""
+        with engine.undisturbed():
+            scene = scene_of_exception(error, engine.machine.count)
+        if scene is None:
+            return False
+        rule, recognition = recognise(self._rules, scene)
+        self._mistake(rule, recognition, scene).count += 1
+        return True
+
     def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
         if len(self._seen) >= MOST_SCENES:
             return next(reversed(self._seen.values()))
         scene = SceneBuilder(refusal, frame, engine.session, engine.machine.count).build()
         rule, recognition = recognise(self._rules, scene)
+        mistake = self._mistake(rule, recognition, scene)
+        culprit = scene.culprit
+        relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
+        return Verdict(mistake, _where_to(scene), relocate)
+
+    def _mistake(self, rule: Rule, recognition: Recognition, scene: Scene) -> Mistake:
+        """The mistake with this cause, a new one if it was not met before."""
         own = recognition.cause
         cause = (rule.name, own if own is not None else _line(recognition.location))
         mistake = self.mistakes.get(cause)
         if mistake is None:
             mistake = self.mistakes[cause] = Mistake(diagnostic_of(rule, recognition, scene))
-        culprit = scene.culprit
-        relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
-        return Verdict(mistake, _where_to(scene), relocate)
+        return mistake
 
     def diagnostics(self) -> list[Diagnostic]:
         """Every mistake once, in the order in which they were met."""

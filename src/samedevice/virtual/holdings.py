@@ -66,17 +66,17 @@ class Holdings:
         return self.ranked(self.by_birth.get(birth, []))
 
     @cached_property
-    def _gradients(self) -> dict[int, str]:
-        found: dict[int, str] = {}
+    def _gradients(self) -> dict[int, Seat]:
+        found: dict[int, Seat] = {}
         for seat in self.census.tensors:
             if seat.link is Holder.PARAMETER and seat.value.is_leaf and seat.value.grad is not None:
                 tag = tag_of(seat.value.grad)
                 if tag is not None:
-                    found.setdefault(id(tag), f"{seat.path}.grad")
+                    found.setdefault(id(tag), seat)
         return found
 
-    def gradient_path(self, tag: Tag | None) -> str | None:
-        """How to reach it when it is a gradient of a parameter ("model.fc.weight.grad")."""
+    def gradient_seat(self, tag: Tag | None) -> Seat | None:
+        """The parameter whose gradient has this storage."""
         return None if tag is None else self._gradients.get(id(tag))
 
     @staticmethod

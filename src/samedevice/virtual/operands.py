@@ -151,7 +151,8 @@ class OperandReader:
         operand = self._operand(
             name, device, seat, birth, tag, self.expression(tensor, tag, number, count), tensor
         )
-        if birth is not None and not _owned(seat) and birth.action is Action.DERIVED and birth.parents:
+        owned = operand.holder in (*STATE, Holder.ATTRIBUTE)
+        if birth is not None and not owned and birth.action is Action.DERIVED and birth.parents:
             root = self._root(birth)
             if root is not None and root.born is not None and root.born.location is not None:
                 return replace(operand, root=root)
@@ -197,6 +198,8 @@ class OperandReader:
         expression: str | None,
         tensor: Any,
     ) -> Operand:
+        is_gradient = seat is None and tag is not None
+        seat = self.holdings.gradient_seat(tag) if seat is None else seat
         host = None if seat is None else seat.host
         holder = Holder.TEMPORARY if seat is None else _holder(seat)
         module = None
@@ -215,8 +218,8 @@ class OperandReader:
             name=name,
             device=device_name(device),
             expression=expression,
-            path=self.holdings.gradient_path(tag) if seat is None else seat.path,
-            owner=None if seat is None else seat.owner,
+            path=None if seat is None else f"{seat.path}.grad" if is_gradient else seat.path,
+            owner=None if seat is None else f"{seat.owner}.grad" if is_gradient else seat.owner,
             holder=holder,
             holder_class=None if host is None else type(host.value).__name__,
             holder_is_module=host is not None and is_module(host.value),
@@ -230,6 +233,7 @@ class OperandReader:
             host_path=None if host is None else host.path,
             host_moves=host_moves,
             kept=self._kept(seat, holder, birth),
+            in_global=seat is not None and seat.chain()[0].link is Holder.GLOBAL,
             entry=self._entry(birth, tag),
             discarded=self._discarded(birth),
             placed=placed,
@@ -292,11 +296,28 @@ class OperandReader:
         if holder is Holder.OPTIMIZER_STATE and isinstance(seat.key, tuple):
             stores = b.state_bindings(b.user_files(), str(seat.key[1]))
             binding = stores[0] if stores else None
+        elif holder is Holder.CONTAINER and seat.chain()[0].link is Holder.GLOBAL and spot is not None:
+            binding = self._cached_globally(str(seat.chain()[0].key), spot)
         elif holder in (Holder.ATTRIBUTE, Holder.BUFFER) and seat.host is not None and seat.attribute:
             binding = keeping(type(seat.host.value), seat.attribute, line)
         if binding is None:
             return None
         return step_of_statement(binding.node, binding.filename, Action.CACHED, binding.how)
+
+    @staticmethod
+    def _cached_globally(name: str, spot: Spot) -> b.Binding | None:
+        """The statement of the birth's own function that stores into a global container."""
+        statement = spot.statement
+        function = None if statement is None else b.method_of(statement)
+        for node in () if function is None else ast.walk(function):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for target in targets:
+                base: ast.AST = target
+                while isinstance(base, ast.Subscript):
+                    base = base.value
+                if isinstance(base, ast.Name) and base.id == name and base is not target:
+                    return b.Binding(spot.filename, node, getattr(node, "value", None), "item")
+        return None
 
     def _relatives(self, seat: Seat | None, birth: Birth | None) -> tuple[Relative, ...]:
         found: dict[int, tuple[Seat, bool]] = {}

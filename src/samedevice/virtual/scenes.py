@@ -23,7 +23,7 @@ from samedevice.program.frames import (
     tree_of,
 )
 from samedevice.program.origins import Where, trace_value
-from samedevice.program.values import evaluate_in, instance_dict, is_tensor
+from samedevice.program.values import MISSING, evaluate_in, instance_dict, is_tensor
 from samedevice.virtual.holdings import Holdings
 from samedevice.virtual.operands import OperandReader
 from samedevice.virtual.provenance import Happened, ModuleMoved, Session
@@ -41,9 +41,11 @@ KINDS: Final = {
     "index": Kind.INDEX,
     "gradient": Kind.GRADIENT,
     "numpy": Kind.HOST_ONLY,
-    "pack": Kind.HOST_ONLY,
+    "lengths": Kind.HOST_ONLY,
+    "host-only": Kind.HOST_ONLY,
     "tensor-split": Kind.HOST_ONLY,
     "pin": Kind.PIN,
+    "pinning": Kind.PIN,
     "generator": Kind.GENERATOR,
     "meta": Kind.META,
     "data-parallel": Kind.DATA_PARALLEL,
@@ -55,6 +57,8 @@ KINDS: Final = {
 
 def kind_of_refusal(refusal: Refusal) -> Kind:
     """What PyTorch refuses, by the rule that refused."""
+    if refusal.family == "host-only" and any(device == CPU for _, _, device in refusal.operands):
+        return Kind.OPERANDS  # an operator without a GPU version, given a mixture
     return KINDS.get(refusal.family, Kind.OPERANDS)
 
 
@@ -141,6 +145,8 @@ class SceneBuilder:
             return None, None
         common = device_name(self.refusal.common)
         if self.kind in (Kind.HOST_ONLY, Kind.PIN):
+            if self.refusal.blamed is not None:
+                return self.refusal.blamed, "cpu"
             return _first(operands, lambda o: o.device not in ("cpu", "meta")), "cpu"
         if self.kind is Kind.META:
             return _first(operands, lambda o: o.device == "meta"), common
@@ -302,6 +308,8 @@ class SceneBuilder:
             for keyword in node.keywords:
                 if keyword.arg == "generator":
                     extra["generator_name"] = text_of(keyword.value, self.spot.filename)
+                    found = evaluate_in(keyword.value, self.frame)
+                    generator = generator if found is MISSING else found
                     where = Where(self.spot.filename, self.holdings.callers(self.frame))
                     binding = trace_value(keyword.value, where)
                     if binding is not None:

@@ -1,0 +1,105 @@
+"""Placement mistakes that end a program with an exception of PyTorch's own Python code.
+
+Most refusals come from the device rules. A few checks live in torch's Python (a forked worker, an
+optimizer given what a move left of a parameter): the run learns of them when the program has died.
+"""
+
+import re
+from types import TracebackType
+from typing import Any, Final
+
+from samedevice.model.diagnostic import Location
+from samedevice.model.scene import Action, Holder, Kind, Operand, Scene, Step
+from samedevice.program.files import USER, kind_of, shown
+from samedevice.program.frames import Spot, line_location
+from samedevice.program.values import is_tensor
+from samedevice.virtual.steps import frame_fact, step_of_birth
+from samedevice.virtual.tags import device_index, device_name, tag_of
+
+#: what the exception's text begins or ends with -> the kind of scene
+KNOWN: Final = (
+    (re.compile(r"Cannot re-initialize CUDA in forked subprocess"), Kind.FORK),
+    (re.compile(r"can't optimize a non-leaf Tensor"), Kind.LEAF),
+    (re.compile(r"Found two parameters on different devices"), Kind.OPERANDS),
+)
+
+WORKER_LINE: Final = re.compile(
+    r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE
+)
+
+
+def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
+    """The scene of an exception that names a placement mistake, None for any other."""
+    text = str(error)
+    kind = next((k for pattern, k in KNOWN if pattern.search(text)), None)
+    spots = _user_spots(error.__traceback__)
+    if kind is None or not spots:
+        return None
+    extra: dict[str, object] = {"family": str(kind)}
+    operands: tuple[Operand, ...] = ()
+    message = text
+    if kind is Kind.FORK:
+        message = next((line for line in text.splitlines() if "forked subprocess" in line), text)
+        message = message.removeprefix("RuntimeError: ")
+        inside = _line_in_worker(text)
+        if inside is not None:
+            extra["worker_line"] = inside
+    if kind is Kind.LEAF:
+        operands = _parameter(error.__traceback__)
+    return Scene(
+        kind=kind,
+        operator=spots[-1].function,
+        exception=type(error).__name__,
+        message=message,
+        raised=spots[-1].location,
+        operands=operands,
+        stray=0 if operands else None,
+        frames=tuple(frame_fact(spot) for spot in spots),
+        gpus=gpus,
+        extra=extra,
+    )
+
+
+def _user_spots(traceback: TracebackType | None) -> list[Spot]:
+    found = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if kind_of(code.co_filename) == USER:
+            found.append(Spot(code, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    return found
+
+
+def _line_in_worker(text: str) -> Step | None:
+    """The innermost user's line of the traceback that a worker process sent along."""
+    lines = [m for m in WORKER_LINE.finditer(text) if kind_of(m["file"]) == USER]
+    if not lines:
+        return None
+    last = lines[-1]
+    location: Location = line_location(last["file"], int(last["line"]))
+    if location.path != shown(last["file"]):
+        return None
+    return Step(Action.CREATED, last["function"], location, function_name=last["function"])
+
+
+def _parameter(traceback: TracebackType | None) -> tuple[Operand, ...]:
+    """The tensor that an optimizer refused, with how it came to be."""
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    tensor: Any = None if traceback is None else traceback.tb_frame.f_locals.get("param")
+    if not is_tensor(tensor):
+        return ()
+    tag = tag_of(tensor)
+    birth = None if tag is None else tag.birth
+    steps = () if birth is None else tuple(step_of_birth(b) for b in birth.history())
+    return (
+        Operand(
+            "param",
+            device_name(device_index(tensor)),
+            holder=Holder.UNKNOWN,
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            provenance=steps,
+            requires_grad=True,
+        ),
+    )
