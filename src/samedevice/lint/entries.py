@@ -51,6 +51,8 @@ PREPARING = re.compile(
 #: methods whose arguments are where the module is
 FORWARD = frozenset(("forward", "__call__", "training_step", "validation_step", "test_step", "predict_step"))
 BUDGET = 3_000
+#: expressions in which an assignment can stand: as the target itself, in a tuple, as a call of `setattr`
+CARRIERS = (ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.Call, ast.NamedExpr)
 IN_ALL = 40_000
 #: uses of a parameter that show it to be a tensor
 TENSOR_USES = frozenset(
@@ -268,20 +270,23 @@ def forget_assigned(run: Run, instance: Instance, cls: Class, reached: set[int])
 
 
 def attribute_stores(run: Run) -> dict[str, set[int]]:
-    """For each attribute name the functions (by id) of the file that assign it; 0 stands for outside of any."""
+    """For each attribute name the functions (by id) of the file that assign it."""
     found: dict[str, set[int]] = {}
-    for function in ast.walk(run.file.parsed()):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                    found.setdefault(node.attr, set()).add(id(function))
-                elif (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Name)
-                    and node.func.id == "setattr"
-                ):
-                    if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                        found.setdefault(str(node.args[1].value), set()).add(id(function))
+    pending: list[tuple[ast.AST, tuple[int, ...]]] = [(run.file.parsed(), ())]
+    while pending:
+        node, functions = pending.pop()
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.attr, set()).update(functions)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                found.setdefault(str(node.args[1].value), set()).update(functions)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions = (*functions, id(node))
+            pending.extend((statement, functions) for statement in node.body)
+        elif isinstance(node, ast.expr) and not isinstance(node, CARRIERS):
+            continue
+        else:
+            pending.extend((inner, functions) for inner in ast.iter_child_nodes(node))
     return found
 
 
