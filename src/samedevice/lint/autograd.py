@@ -46,8 +46,7 @@ def gradient(run: Run, value: Value, node: ast.AST, frame: Frame) -> Value:
     tensor = tensor_of(value)
     if tensor is None:
         return Unknown("grad_output")
-    result = Tensor(tensor.dev, tensor.rank, run.event("gradient", node, frame))
-    return result
+    return Tensor(tensor.dev, tensor.rank, run.event("gradient", node, frame))
 
 
 def judge(run: Run, given: Value, args: list[Value], backward: Func, frame: Frame, node: ast.AST) -> None:

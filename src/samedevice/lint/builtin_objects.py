@@ -20,6 +20,7 @@ from samedevice.lint.values import (
     Method,
     Param,
     Seq,
+    Tensor,
     Unknown,
     Value,
 )
@@ -42,7 +43,7 @@ def construct(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fr
         if bare in METRICS and ".functional" not in name:
             instance = Instance(None, "torchmetrics." + last, run.event("created", node, frame, last))
             modules.begin(run, instance)
-            tensor = tensors.Tensor(
+            tensor = Tensor(
                 run.default.dev if run.default is not None else None,
                 -1,
                 run.event("parameter", node, frame, "state", extra=instance),
@@ -200,7 +201,7 @@ def metric(run: Run, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST,
 
     state = owner.cells.get("state")
     found = operands_of(run, "", None, args, kwargs, node)
-    if isinstance(state, tensors.Tensor) and found:
+    if isinstance(state, Tensor) and found:
         found.append(Operand(state, Param(state, "state", owner), getattr(node, "func", None), "state"))
         check(
             run,

@@ -39,7 +39,8 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
     """`name(...)` for a builtin."""
     handler = HANDLERS.get(name)
     if handler is not None:
-        return handler(run, args, kwargs, node, frame)
+        found: Value = handler(run, args, kwargs, node, frame)
+        return found
     if name in (
         "int",
         "float",
@@ -399,7 +400,8 @@ def library(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fram
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         return dictionary(run, args if name.endswith("OrderedDict") else [], kwargs, node, frame)
     if name == "collections.deque":
-        return sequence("list")(run, args[:1], {}, node, frame)
+        queue: Value = sequence("list")(run, args[:1], {}, node, frame)
+        return queue
     return None
 
 

@@ -308,11 +308,10 @@ def returned(inner: Frame, signal: int) -> Value:
 
     if not inner.returns:
         return NONE
-    result, exact = inner.returns[0]
-    for value, sure in inner.returns[1:]:
-        exact = exact and sure
+    exact = all(sure for _, sure in inner.returns)
+    result = inner.returns[0][0]
     for value, _ in inner.returns[1:]:
-        result = join(result, value, exact)
+        result = join(result, value, exact, object())
     return result
 
 

@@ -68,7 +68,8 @@ def classify(run: Run, found: Found) -> Cause | None:
     """The mistake behind what was found, None when it cannot be told."""
     handler = KINDS.get(found.kind)
     if handler is not None:
-        return handler(found)
+        known: Cause | None = handler(found)
+        return known
     stray = found.stray
     assert stray is not None
     tensor = stray.tensor
@@ -284,9 +285,9 @@ def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
         cause = Cause("nested-tensor-missed", tensor.missed.site)
         cause.name = tensor.missed.text
         return cause
-    cause = dropped(tensor.choice)
-    if cause is not None:
-        return cause
+    left_out = dropped(tensor.choice)
+    if left_out is not None:
+        return left_out
     if tensor.moved is not None and tensor.choice is not None:
         return moved_to_host(found, tensor)
     if tensor.choice is not None and tensor.birth is not None:
@@ -298,9 +299,9 @@ def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
         return Cause("load-without-map-location", birth.site)
     held = tensor.held
     if held is not None and held.kind == "attribute" and isinstance(held.extra, Instance):
-        cause = of_attribute(found, tensor, held, held.extra)
-        if cause is not None:
-            return cause
+        kept = of_attribute(found, tensor, held, held.extra)
+        if kept is not None:
+            return kept
     if birth is None:
         return None
     if birth.kind in ("parameter", "following") or (
@@ -310,12 +311,10 @@ def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
     if birth.kind not in ("factory", "numpy", "collated", "lengths"):
         return Cause("device-mismatch", found.site)
     if found.in_place and found.stray is not None and birth.kind == "factory":
-        cause = Cause("accumulator-on-cpu", birth.site)
-        return cause
+        return Cause("accumulator-on-cpu", birth.site)
     use = used(found, birth)
     if handed_on(found, birth, use):
-        cause = of_batch(found, tensor, use)
-        return cause
+        return of_batch(found, tensor, use)
     if birth.kind not in ("factory", "numpy"):
         return Cause("batch-not-moved", use)
     return Cause("factory-without-device", birth.site)
@@ -354,8 +353,7 @@ def chosen_host(tensor: Tensor) -> Cause:
     )
     if inside:
         return Cause("hardcoded-device", birth)
-    cause = Cause("device-chosen-twice", site)
-    return cause
+    return Cause("device-chosen-twice", site)
 
 
 def of_batch(found: Found, tensor: Tensor, use: Site | None = None) -> Cause:
@@ -483,9 +481,9 @@ def between_gpus(found: Found, owner: Instance | None) -> Cause | None:
                 cause = Cause("tied-weights-split", param.tensor.moved.site)
                 cause.name, cause.owner = param.name, param.owner.class_name
                 return cause
-    cause = dropped(tensor.choice)
-    if cause is not None:
-        return cause
+    left_out = dropped(tensor.choice)
+    if left_out is not None:
+        return left_out
     birth = tensor.birth
     if birth is not None and birth.kind == "loaded":
         return Cause("load-without-map-location", birth.site)

@@ -7,6 +7,8 @@ called it on the machine that matters: the module has been moved to a device, it
 import ast
 import re
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
 
 from samedevice.lint import calls, classes, modules
 from samedevice.lint.devices import Dev, symbol
@@ -80,7 +82,7 @@ def look_at_the_rest(run: Run, module: Module) -> None:
                 continue
             value = module.env.get(statement.name)
             if isinstance(value, Func) and value.node is statement:
-                spent -= guarded(run, lambda value=value: function_entry(run, value))  # type: ignore[misc]
+                spent -= guarded(run, partial(function_entry, run, value))
         elif isinstance(statement, ast.ClassDef):
             if not touches(lines, statement):
                 continue
@@ -104,13 +106,13 @@ def trigger_lines(text: str) -> list[int]:
     return lines
 
 
-def touches(lines: list[int], node: ast.stmt) -> bool:
+def touches(lines: list[int], node: ast.stmt | ast.Lambda) -> bool:
     """Whether one of the lines lies within a statement."""
     index = bisect_left(lines, node.lineno)
     return index < len(lines) and lines[index] <= (node.end_lineno or 0)
 
 
-def guarded(run: Run, look: object, budget: int = BUDGET) -> int:
+def guarded(run: Run, look: Callable[[], None], budget: int = BUDGET) -> int:
     """Run one entry from the present state, and undo what it did; what it cost."""
     mark = run.trail.mark()
     default = run.default
@@ -118,7 +120,7 @@ def guarded(run: Run, look: object, budget: int = BUDGET) -> int:
     before = len(run.meetings)
     run.entry += 1
     try:
-        look()  # type: ignore[operator]
+        look()
     except Exhausted:
         pass
     except RecursionError:
@@ -195,7 +197,7 @@ def class_entry(run: Run, cls: Class, lines: list[int]) -> int:
         return plain_entry(run, cls, lines)
     spent = 0
     init = cls.find("__init__")
-    init_lines = init is not None and isinstance(init[1], Func) and touches(lines, init[1].node)  # type: ignore[arg-type]
+    init_lines = init is not None and isinstance(init[1], Func) and touches(lines, init[1].node)
     for name, method in list(cls.body.items()):
         if (
             not isinstance(method, Func)
@@ -206,13 +208,13 @@ def class_entry(run: Run, cls: Class, lines: list[int]) -> int:
             continue
         if name.startswith("__") or (PREPARING.search(name) and name != "forward"):
             continue
-        interesting = touches(lines, method.node) or (init_lines and name == "forward")  # type: ignore[arg-type]
+        interesting = touches(lines, method.node) or (init_lines and name == "forward")
         if not interesting:
             if name != "forward":
                 continue
-            if not any(isinstance(m, Func) and touches(lines, m.node) for m in cls.body.values()):  # type: ignore[arg-type]
+            if not any(isinstance(m, Func) and touches(lines, m.node) for m in cls.body.values()):
                 continue
-        spent += guarded(run, lambda method=method: module_entry(run, cls, method))  # type: ignore[misc]
+        spent += guarded(run, partial(module_entry, run, cls, method))
     return spent
 
 
@@ -278,8 +280,7 @@ def attribute_stores(run: Run) -> dict[str, set[int]]:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             found.setdefault(node.attr, set()).update(functions)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
-            if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                found.setdefault(str(node.args[1].value), set()).update(functions)
+            found.setdefault(setattr_name(node), set()).update(functions)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             functions = (*functions, id(node))
             pending.extend((statement, functions) for statement in node.body)
@@ -290,13 +291,19 @@ def attribute_stores(run: Run) -> dict[str, set[int]]:
     return found
 
 
+def setattr_name(call: ast.Call) -> str:
+    """The attribute that a call of `setattr` assigns, "" when that is not written out."""
+    name = call.args[1] if len(call.args) > 1 else None
+    return str(name.value) if isinstance(name, ast.Constant) else ""
+
+
 def autograd_entry(run: Run, cls: Class, lines: list[int]) -> int:
     """`forward` and `backward` of a custom function: what comes in is on the device that computes."""
     spent = 0
     for name in ("forward", "backward"):
         method = cls.body.get(name)
-        if isinstance(method, Func) and id(method.node) not in run.reached and touches(lines, method.node):  # type: ignore[arg-type]
-            spent += guarded(run, lambda method=method, name=name: autograd_method(run, cls, method, name))  # type: ignore[misc]
+        if isinstance(method, Func) and id(method.node) not in run.reached and touches(lines, method.node):
+            spent += guarded(run, partial(autograd_method, run, cls, method, name))
     return spent
 
 
@@ -330,11 +337,11 @@ def plain_entry(run: Run, cls: Class, lines: list[int]) -> int:
     for name, method in list(cls.body.items()):
         if not isinstance(method, Func) or method.opaque or id(method.node) in run.reached:
             continue
-        if method.kind not in ("function", "staticmethod") or name.startswith("__") and name != "__call__":
+        if method.kind not in ("function", "staticmethod") or (name.startswith("__") and name != "__call__"):
             continue
-        if not touches(lines, method.node):  # type: ignore[arg-type]
+        if not touches(lines, method.node):
             continue
-        spent += guarded(run, lambda method=method: plain_method(run, cls, method))  # type: ignore[misc]
+        spent += guarded(run, partial(plain_method, run, cls, method))
     return spent
 
 

@@ -86,8 +86,7 @@ def eval_name(run: Run, node: ast.Name, frame: Frame) -> Value:
         return found
     if node.id in BUILTIN_NAMES:
         return Ext("builtins." + node.id)
-    value = Unknown(node.id)
-    return value
+    return Unknown(node.id)
 
 
 def eval_attribute(run: Run, node: ast.Attribute, frame: Frame) -> Value:
@@ -231,12 +230,9 @@ def fold(op: ast.operator, left: Const, right: Const) -> Value:
     """Constant arithmetic on small values."""
     a, b = left.value, right.value
     try:
-        if (
-            isinstance(op, ast.Add)
-            and isinstance(a, int | float | str)
-            and type(a) is type(b)
-            and len(str(a)) < 200
-        ):
+        if isinstance(op, ast.Add) and isinstance(a, str) and isinstance(b, str) and len(a) < 200:
+            return Const(a + b, left.site)
+        if isinstance(op, ast.Add) and isinstance(a, int | float) and isinstance(b, int | float):
             return Const(a + b, left.site)
         if isinstance(a, int) and isinstance(b, int):
             if isinstance(op, ast.Sub):

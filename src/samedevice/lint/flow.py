@@ -1,6 +1,8 @@
 """Statements: assignments, branches, loops, and what joins after them."""
 
 import ast
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from samedevice.lint import classes, exprs, iteration, loading, tensors
@@ -109,8 +111,6 @@ def bind(run: Run, frame: Frame, name: str, value: Value) -> None:
         return
     cells = frame.locals
     scope: Frame | None = frame
-    if name.startswith("nonlocal:"):  # pragma: no cover - kept for symmetry with declarations
-        name = name.partition(":")[2]
     while scope is not None and scope.func is not None and f"nonlocal {name}" in scope.locals:
         scope = scope.parent
         if scope is not None:
@@ -194,16 +194,15 @@ def exec_if(run: Run, node: ast.If, frame: Frame) -> int:
         return exec_block(run, node.orelse, frame)
     exact = data_decides(node.test)
     narrowed = exprs.narrow(run, node.test, frame)
-    return branch(
-        run,
-        frame,
-        lambda: (exprs.apply_narrowing(run, narrowed, True, frame), exec_block(run, node.body, frame))[1],
-        lambda: (exprs.apply_narrowing(run, narrowed, False, frame), exec_block(run, node.orelse, frame))[1],
-        exact,
-    )
+
+    def side(body: list[ast.stmt], positive: bool) -> int:
+        exprs.apply_narrowing(run, narrowed, positive, frame)
+        return exec_block(run, body, frame)
+
+    return branch(run, frame, lambda: side(node.body, True), lambda: side(node.orelse, False), exact)
 
 
-def branch(run: Run, frame: Frame, one: Any, other: Any, exact: bool) -> int:
+def branch(run: Run, frame: Frame, one: Callable[[], int], other: Callable[[], int], exact: bool) -> int:
     """Run both sides from the same state and join what they leave."""
     trail = run.trail
     if exact:
@@ -228,8 +227,6 @@ def branch(run: Run, frame: Frame, one: Any, other: Any, exact: bool) -> int:
     trail.rewind(mark)
     if first == FALL and second != FALL:
         settle(frame, second, second_changes)
-        for cells, value, _ in first_changes.values():
-            reapply(run, cells, first_changes, value)
         redo(run, first_changes)
         return FALL
     if first == RAISE and second != FALL:
@@ -242,10 +239,6 @@ def branch(run: Run, frame: Frame, one: Any, other: Any, exact: bool) -> int:
     if first == second:
         return int(first)
     return RETURN if RETURN in (first, second) and BREAK not in (first, second) else max(first, second)
-
-
-def reapply(run: Run, cells: Any, changes: Changes, value: Any) -> None:
-    """Kept apart so that `redo` stays the one place that writes."""
 
 
 def redo(run: Run, changes: Changes) -> None:
@@ -400,22 +393,17 @@ def quiet(run: Run, frame: Frame, body: list[ast.stmt], name: str | None) -> Non
             run.trail.write(frame.locals, name, Unknown())
         return exec_block(run, body, frame)
 
-    before = len(frame.returns)
     branch(run, frame, handle, lambda: FALL, False)
-    del before
 
 
 def exec_match(run: Run, node: ast.Match, frame: Frame) -> int:
     exprs.evaluate(run, node.subject, frame)
-    signals = []
     for case in node.cases:
         for part in ast.walk(case.pattern):
             name = getattr(part, "name", None)
             if isinstance(name, str) and isinstance(part, ast.MatchAs | ast.MatchStar):
                 bind(run, frame, name, Unknown())
-        signals.append(
-            branch(run, frame, lambda case=case: exec_block(run, case.body, frame), lambda: FALL, False)
-        )
+        branch(run, frame, partial(exec_block, run, case.body, frame), lambda: FALL, False)
     return FALL
 
 

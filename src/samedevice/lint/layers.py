@@ -55,8 +55,7 @@ def forward(
         return Unknown()
     if not registered:
         if name in api.STATELESS and found:
-            result = combine(found)
-            return result
+            return combine(found)
         return Unknown()
     label = ast.unparse(node.func) if isinstance(node, ast.Call) else name
     for parameter, value in registered[:1]:

@@ -164,36 +164,24 @@ def batch_of(run: Run, loader: Instance, node: ast.AST, frame: Frame) -> Value:
     elif isinstance(single, Const) and single.value is None:
         batch = sample
     else:
-        host = flag(given, "pin_memory") or not known_dataset(dataset)
         batch = default_collate(run, sample, node, frame, flag(given, "pin_memory"))
-        del host
     pin = given.get("pin_memory")
     if isinstance(pin, Const) and pin.value is True:
         for tensor in leaves(batch):
             if tensor.dev is not None and tensor.dev.is_gpu:
-                found = meet.simple(
+                meet.simple(
                     run,
                     "pin",
                     "DataLoader",
-                    site_node(loader, node),
+                    node,
                     frame,
                     Operand(tensor, tensor, None),
                     loader=loader.birth,
                     culprit=loader.birth,
                 )
-                del found
                 break
     event = run.event("batch", node, frame, extra=loader)
     return mark(batch, event)
-
-
-def site_node(loader: Instance, node: ast.AST) -> ast.AST:
-    """The place of the iteration."""
-    return node
-
-
-def known_dataset(dataset: Value) -> bool:
-    return isinstance(dataset, Instance | Seq)
 
 
 def mark(value: Value, event: Event, depth: int = 4) -> Value:
@@ -270,8 +258,7 @@ def default_collate(
             found = one if found is None else join(found, one, True)
         return found if found is not None else Unknown()
     if isinstance(sample, Unknown):
-        tensor = Tensor(CPU if pinned else None, None, run.event("collated", node, frame))
-        return tensor
+        return Tensor(CPU if pinned else None, None, run.event("collated", node, frame))
     return Unknown()
 
 

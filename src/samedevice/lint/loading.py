@@ -36,11 +36,7 @@ CANONICAL_PREFIXES = (
 @lru_cache(maxsize=4096)
 def external(name: str) -> Value:
     """A name of an installed package."""
-    if (
-        name.startswith("torch.nn.modules.")
-        or name.startswith("torch.utils.data.data")
-        or name.startswith("torch.")
-    ):
+    if name.startswith(("torch.nn.modules.", "torch.utils.data.data", "torch.")):
         for prefix, public in CANONICAL_PREFIXES:
             if name.startswith(prefix):
                 rest = name[len(prefix) :]

@@ -5,7 +5,19 @@ from typing import Any
 
 from samedevice.lint.devices import Dev
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.values import NO_TAGS, Device, Event, Instance, Param, Site, Stack, Tags, Tensor, Value
+from samedevice.lint.values import (
+    NO_TAGS,
+    UNKNOWN,
+    Device,
+    Event,
+    Instance,
+    Param,
+    Site,
+    Stack,
+    Tags,
+    Tensor,
+    Value,
+)
 
 
 class Operand:
@@ -195,11 +207,10 @@ def anchor(run: Run, found: Found, frame: Frame) -> str | None:
         return None
     birth = stray.tensor.birth
     for alive in reversed(run.frames):
-        if alive.func is None or not contains(alive.func.node, birth.site.node):
-            if not (
-                alive.func is None and birth.site.function == "<module>" and birth.site.file is alive.file
-            ):
-                continue
+        if (alive.func is None or not contains(alive.func.node, birth.site.node)) and not (
+            alive.func is None and birth.site.function == "<module>" and birth.site.file is alive.file
+        ):
+            continue
         text = search(alive, found.wanted, birth.site.line)
         if text is not None:
             return text
@@ -254,7 +265,7 @@ def search(frame: Frame, wanted: Dev | None, line: int) -> str | None:
                 continue
             return name
     for name in parameters:
-        value = frame.locals.get(name)
+        value = frame.locals.get(name, UNKNOWN)
         if (
             isinstance(value, Tensor)
             and value.dev is not None

@@ -162,17 +162,12 @@ def tensor_method(
         return to(run, owner, tensor, args, kwargs, node, frame)
     if name == "cuda":
         target = args[0] if args else kwargs.get("device")
-        device = cuda_device(target, node, frame)
-        return move(run, tensor, device, node, frame, ast.unparse(node.func))
+        return move(run, tensor, cuda_device(target, node, frame), node, frame, "cuda")
     if name == "cpu":
         return move(run, tensor, Device(CPU, frame.site(node)), node, frame, "cpu")
-    if name == "numpy" or name == "__array__":
-        if (tensor.dev is not None and tensor.dev.is_gpu) or (
-            tensor.dev is not None and tensor.dev.is_symbol and tensor.moved is not None and tensor.dev.aware
-        ):
-            if "force" not in kwargs:
-                meet.simple(run, "numpy", ast.unparse(node.func) if len(ast.unparse(node.func)) < 60 else "numpy", node, frame,
-                            Operand(tensor, owner, receiver(node)))  # fmt: skip
+    if name in ("numpy", "__array__"):
+        if surely_gpu(tensor) and "force" not in kwargs:
+            meet.simple(run, "numpy", "numpy", node, frame, Operand(tensor, owner, receiver(node)))
         return ARRAY
     if name == "pin_memory":
         if tensor.dev is not None and tensor.dev.is_gpu:
@@ -193,12 +188,11 @@ def tensor_method(
         return with_device(run, made, kwargs, frame)
     if name in ("type_as", "to_like"):
         other = tensor_of(args[0]) if args else None
-        device = None if other is None or other.dev is None else Device(other.dev, source=other)
-        return move(run, tensor, device, node, frame, name)
+        like = None if other is None or other.dev is None else Device(other.dev, source=other)
+        return move(run, tensor, like, node, frame, name)
     if name in ("type",):
         if args and isinstance(args[0], Const) and isinstance(args[0].value, str):
-            device = Device(CUDA if "cuda" in args[0].value else CPU)
-            return move(run, tensor, device, node, frame, name)
+            return move(run, tensor, Device(CUDA if "cuda" in args[0].value else CPU), node, frame, name)
         return tensor.derive(tensor.rank)
     if name in ("random_", "normal_", "uniform_", "bernoulli_", "exponential_"):
         generator_check(run, kwargs.get("generator"), tensor.dev, node, frame)
@@ -206,6 +200,12 @@ def tensor_method(
     if name == "backward":
         return NONE
     return follow(run, name, owner, args, kwargs, node, frame, method=True)
+
+
+def surely_gpu(tensor: Tensor) -> bool:
+    """Whether a tensor is on an accelerator, or was moved by hand to what stands for one."""
+    dev = tensor.dev
+    return dev is not None and (dev.is_gpu or (dev.is_symbol and dev.aware and tensor.moved is not None))
 
 
 def follow(
@@ -333,8 +333,7 @@ def to(
     kind, device = move_target(args, kwargs, frame)
     if kind == "dtype":
         return tensor.derive(tensor.rank)
-    moved = move(run, tensor, device, node, frame, "to")
-    return moved
+    return move(run, tensor, device, node, frame, "to")
 
 
 def generator_check(run: Run, generator: Value | None, dev: Dev | None, node: ast.AST, frame: Frame) -> None:

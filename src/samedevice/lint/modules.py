@@ -185,9 +185,13 @@ def register(run: Run, owner: Instance, name: str, value: Value, node: ast.AST, 
                 option.buffer, option.module = name, owner
     if kind is not None and registry.get(name) != kind:
         run.trail.write(owner.cells, "#reg", {**registry, name: kind})
-    elif kind is None and name in registry and not (isinstance(value, Const) and value.value is None):
-        if registry[name] != "module" or not isinstance(value, Unknown):
-            run.trail.write(owner.cells, "#reg", {k: v for k, v in registry.items() if k != name})
+    elif (
+        kind is None
+        and name in registry
+        and not (isinstance(value, Const) and value.value is None)
+        and (registry[name] != "module" or not isinstance(value, Unknown))
+    ):
+        run.trail.write(owner.cells, "#reg", {k: v for k, v in registry.items() if k != name})
     return value
 
 
@@ -267,10 +271,7 @@ def parameters(instance: Instance, buffers: bool = False) -> list[tuple[str, Val
 
 def complete(instance: Instance) -> bool:
     """Whether all submodules are known, so that their parameters are."""
-    for module in walk(instance):
-        if module.opaque:
-            return False
-    return True
+    return all(not module.opaque for module in walk(instance))
 
 
 def device_of(instance: Instance) -> Dev | None:

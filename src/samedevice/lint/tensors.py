@@ -154,8 +154,9 @@ def get_attribute(run: Run, owner: Tensor | Param, name: str, node: ast.AST, fra
         return Num("shape")
     if name == "dtype":
         return Dtype("")
-    if name in ("values", "indices") and not (isinstance(node, ast.Attribute) and False):
-        return _Following(tensor, name)
+    if name in ("values", "indices"):
+        # of a reduction's result; a sparse tensor has methods of that name, and calling the result gives it back
+        return tensor.derive(None)
     if name in ("is_cuda", "is_cpu"):
         if tensor.dev is None or tensor.dev.is_symbol:
             return NUM
@@ -175,11 +176,6 @@ def get_attribute(run: Run, owner: Tensor | Param, name: str, node: ast.AST, fra
     if tensor.maybe and name not in KNOWN_METHODS:
         return Unknown(name)
     return Method(owner, name)
-
-
-def _Following(tensor: Tensor, name: str) -> Value:  # noqa: N802 - reads as a constructor
-    """`.values`/`.indices`: an attribute of a reduction's result, a method of a sparse tensor or batch dict."""
-    return tensor.derive(None if tensor.rank != -1 else None)
 
 
 def _source(node: ast.AST) -> str:
@@ -339,7 +335,7 @@ def index(run: Run, owner: Tensor | Param, key: Value, node: ast.Subscript, fram
                 return table.derive(-1)
             if len(kinds) < len(keys):
                 return table.derive(-1)
-            return table.derive(table.rank - len(keys) if rank is not None and rank > len(keys) else None)
+            return table.derive(rank - len(keys) if rank is not None and rank > len(keys) else None)
         return table.derive(-1)
     if isinstance(key, Const) and (key.value is None or key.value is Ellipsis):
         return table.derive(-1)

@@ -87,17 +87,12 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
             return tensors.check(run, family, node, f"torch.{name}", found, frame)
         if name in api.TO_HOST:
             return NUM
-    fix_nodes(run)
     from samedevice.lint.state import join
 
     value = results[0]
     for other in results[1:]:
         value = join(value, other, True)
     return value
-
-
-def fix_nodes(run: Run) -> None:
-    """Kept as a seam: operands of functions carry their own argument nodes."""
 
 
 def tensors_in(value: Value) -> bool:

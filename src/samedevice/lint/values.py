@@ -400,8 +400,8 @@ class Class(Value):
         "mro",
         "name",
         "node",
-        "scope",
         "partial",
+        "scope",
     )
 
     def __init__(self, name: str, node: ast.ClassDef, file: SourceFile, module: Module) -> None:

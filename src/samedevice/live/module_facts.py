@@ -143,6 +143,9 @@ class ModuleReader:
             if late:
                 joined = self._seen_from(to_gpu[-1], self._construction_call(made))
                 host_moves = tuple(m.step(self.wanted) for m in to_gpu)
+        if joined is None and kept is None and to_gpu and level is root:
+            joined = self._added(root, to_gpu)
+            host_moves = tuple(m.step(self.wanted) for m in to_gpu) if joined is not None else ()
         here = [m for m in moves if (m.device == "cpu") == (stray == "cpu")]
         decision = (here or moves)[-1].decision if moves else None
         return ModuleFact(
@@ -195,6 +198,45 @@ class ModuleReader:
             if number < len(levels) - 1 and self._joins_late(made, to_gpu):
                 return number
         return len(levels) - 1
+
+    def _added(self, root: Level, to_gpu: list[Move]) -> Step | None:
+        """`model.append(…)`, `model.head = …` below the move of the model, in the same function."""
+        if not isinstance(root.node, ast.Name) or (
+            is_module(root.value) and module_device(root.value, self.tracer) == self.wanted
+        ):
+            return None
+        move = to_gpu[-1]
+        scope = scope_of(move.node)
+        name = root.node.id
+        where = Where(move.file, 1 << 30)
+        for node in ast.walk(scope) if scope is not None else ():
+            value: ast.expr | None = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                adds = node.func.attr in ("append", "add_module", "insert", "extend", "register_module")
+                if adds and isinstance(node.func.value, ast.Name) and node.func.value.id == name:
+                    value = node.args[-1]
+            elif isinstance(node, ast.Assign):
+                target = node.targets[0]
+                while isinstance(target, (ast.Attribute, ast.Subscript)):
+                    target = target.value
+                if isinstance(target, ast.Name) and target.id == name and target is not node.targets[0]:
+                    value = node.value
+            if (
+                value is None
+                or value.lineno <= move.node.lineno
+                or not is_module_made(value, where, self.tracer)
+            ):
+                continue
+            statement = statement_of(node) or node
+            return Step(
+                Action.CREATED,
+                "nn.Module",
+                location_of(statement, move.file),
+                "cpu",
+                None,
+                text_of(statement, move.file),
+            )
+        return None
 
     def _joins_late(self, made: Origin, to_gpu: list[Move]) -> bool:
         """In the function that moves the root, the module is made below the move."""

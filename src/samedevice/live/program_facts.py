@@ -112,7 +112,12 @@ def tied(
         return operands
     found = list(operands)
     for number, part in enumerate(parts):
-        if not part.is_state or not isinstance(part.node, ast.Attribute) or number >= len(found):
+        if not part.is_state or number >= len(found):
+            continue
+        if isinstance(part.node, ast.Name):
+            found[number] = _tied_by_name(crash, part, found[number], point)
+            continue
+        if not isinstance(part.node, ast.Attribute):
             continue
         owner = crash.tracer.owner_of(part.node.value, Where(point.file, point.line, point))
         if owner is None:
@@ -140,6 +145,59 @@ def tied(
             shared=tuple(f"self.{name}.weight" for name in (part.node.attr, *names)),
         )
     return tuple(found)
+
+
+def _tied_by_name(crash: "CrashScene", part: Candidate, operand: Operand, point: Point) -> Operand:
+    """`head.weight = embed.weight` of two variables, both moved."""
+    assert isinstance(part.node, ast.Name)
+    scope = point.scope
+    if scope is None:
+        return operand
+    partners = [
+        side
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1
+        for sides in [(_variable_of(node.targets[0]), _variable_of(node.value))]
+        if None not in sides and part.node.id in sides
+        for side in sides
+        if side != part.node.id and side is not None
+    ]
+    moves = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("to", "cuda")
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in (part.node.id, *partners)
+    ]
+    device = part.device or operand.device
+    other = next(
+        (d for d in (crash.stray, crash.blame.wanted or "") if d.startswith("cuda") and d != device), None
+    )
+    if not partners or len(moves) < 2 or other is None:
+        return operand
+    moves.sort(key=lambda n: n.lineno)
+    steps = [
+        Step(
+            Action.MOVED,
+            "Module.to",
+            location_of(n, point.file),
+            device if n is moves[-1] else other,
+            True,
+            text_of(n, point.file),
+        )
+        for n in moves
+    ]
+    shared = tuple(f"{name}.weight" for name in (part.node.id, *partners))
+    return replace(operand, device=device, holder=Holder.PARAMETER, provenance=tuple(steps), shared=shared)
+
+
+def _variable_of(node: ast.expr) -> str | None:
+    """The variable in `<name>.weight`."""
+    if isinstance(node, ast.Attribute) and node.attr == "weight" and isinstance(node.value, ast.Name):
+        return node.value.id
+    return None
 
 
 def _tied_to(definition: ast.AST, name: str) -> list[str]:

@@ -82,7 +82,8 @@ def _argument(fields: Mapping[str, str]) -> Blame:
         return Blame(None, None)
     if is_host(named) and not is_host(common):
         linear = any(
-            m in method for m in ("addmm", "batch_norm", "layer_norm", "group_norm", "prelu", "conv", "mm")
+            m in method
+            for m in ("addmm", "batch_norm", "layer_norm", "group_norm", "prelu", "conv", "mm", "nll_loss")
         )
         return Blame("cpu", common.lower(), "state" if arg in STATE_ARGUMENTS and linear else "argument")
     if is_host(common) and not is_host(named):

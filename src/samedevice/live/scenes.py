@@ -17,7 +17,18 @@ from samedevice.live.program_facts import program_facts, tied
 from samedevice.live.roles import STATE_ARGUMENTS, Blame, blame_of
 from samedevice.live.sources import Sources
 from samedevice.live.special import special_scene
-from samedevice.model.scene import Action, Entry, Holder, Kind, ModuleFact, Operand, Relative, Scene, Step
+from samedevice.model.scene import (
+    Action,
+    Decision,
+    Entry,
+    Holder,
+    Kind,
+    ModuleFact,
+    Operand,
+    Relative,
+    Scene,
+    Step,
+)
 from samedevice.program import bindings as b
 from samedevice.program.discards import unused_moves_of
 from samedevice.program.frames import location_of, scope_of, statement_of, text_of
@@ -236,9 +247,9 @@ class CrashScene:
         elif seen:
             order = seen
         elif role == "first" and parts:
-            order = [parts[0]] if parts[0].device is None else unknown
+            order = [p for p in unknown if not p.is_state] or unknown
         elif role == "second" and len(parts) > 1:
-            order = [parts[1]]
+            order = [parts[1], *(p for p in unknown if not p.is_state and p is not parts[1])]
         elif role == "state":
             order = [p for p in unknown if p.is_state] or unknown
         elif role == "argument":
@@ -435,9 +446,10 @@ class CrashScene:
             return self._of_module(operand, reader.fact(use, kept.point))
         return operand
 
-    @staticmethod
-    def _of_module(operand: Operand, fact: ModuleFact | None) -> Operand:
+    def _of_module(self, operand: Operand, fact: ModuleFact | None) -> Operand:
         """A parameter or buffer of a module of which something is known."""
+        if fact is not None:
+            fact = replace(fact, decision=self._plausible(fact.decision, self.wanted(())))
         placed = fact.moves[-1] if fact is not None and fact.moves and fact.decision is not None else None
         return replace(
             operand,
@@ -479,12 +491,21 @@ class CrashScene:
         if origin.explicit or origin.action is Action.MOVED:
             changes["placed"] = born
             if origin.chosen is not None and origin.where is not None:
-                changes["decision"] = decide(origin.chosen, origin.where, self.tracer)
+                changes["decision"] = self._plausible(
+                    decide(origin.chosen, origin.where, self.tracer), wanted
+                )
             elif origin.device == "cpu":
                 changes["decision"] = None
         if attribute is None and isinstance(node, ast.Name):
             changes["holder"] = Holder.LOCAL
         return replace(operand, **changes)
+
+    def _plausible(self, decision: Decision | None, wanted: str) -> Decision | None:
+        """None for a decision that says the opposite of what was seen: `"cuda"` put nothing on the CPU."""
+        if decision is None or decision.how == "omitted":
+            return decision
+        kind = wanted.partition(":")[0]
+        return None if self.stray == "cpu" and kind in decision.expression else decision
 
     def step(self, origin: Origin) -> Step:
         """The origin as the first step of a provenance."""
@@ -784,6 +805,9 @@ def _registers(node: ast.AST) -> bool:
 def _registration_of(held: Station, origin: Origin, sources: Sources) -> str | None:
     """The name under which what `held` keeps is registered as a buffer, too."""
     source = held.source
+    if isinstance(source, (ast.List, ast.Tuple)):
+        named = (_registration_of(replace(held, source=element), origin, sources) for element in source.elts)
+        return next((name for name in named if name is not None), None)
     if isinstance(source, ast.Call) and getattr(source.func, "id", "") == "getattr" and len(source.args) > 1:
         return ast.unparse(source.args[1]).removeprefix("f").strip("'\"")
     if isinstance(source, ast.Attribute) and held.owner is not None:

@@ -38,6 +38,7 @@ class Traffic:
         direct: the user's own line asks for it, not torch or a package further down.
         count, nbytes, seconds: in the whole run; seconds are the cost model's.
         steps: iterations of the loop around it, 0 outside of step loops.
+        hits: in how many of them it happened.
         loop: where that loop starts.
         training: the loop steps an optimizer.
         pageable, non_blocking: how the copies were made.
@@ -60,6 +61,7 @@ class Traffic:
     nbytes: int = 0
     seconds: float = 0.0
     steps: int = 0
+    hits: int = 0
     loop: Location | None = None
     training: bool = False
     pageable: bool = False
@@ -77,7 +79,7 @@ class Traffic:
     @property
     def in_step(self) -> bool:
         """It happens in most steps of a loop, and was seen often enough to say so."""
-        return self.steps >= 3 and self.count >= 3 and self.count * 2 >= self.steps
+        return self.steps >= 3 and self.hits >= 3 and self.hits * 2 >= self.steps
 
     @property
     def per_step(self) -> float:

@@ -10,6 +10,8 @@ from samedevice.profile.stacks import Stack
 
 #: events kept one by one for the timeline; the counts go on beyond
 MOST_EVENTS: Final = 200_000
+#: iterations of a loop that are told apart
+MOST_STEPS: Final = 50_000
 #: different contents that a place remembers, to know that it moves the same bytes again
 MOST_CONTENTS: Final = 256
 
@@ -71,14 +73,39 @@ class Site:
     origin: Origin | None = None
     loader: int | None = None
     contents: dict[object, None] = field(default_factory=dict)
+    #: in how many iterations of its step loop it happened, and in which last
+    hits: int = 0
+    last_iteration: int = -1
+
+
+@dataclass(slots=True)
+class Step:
+    """What happened in one iteration of a loop, loops inside of it included."""
+
+    nbytes: dict[str, int] = field(default_factory=dict)
+    transfers: int = 0
+    syncs: int = 0
+
+    def add(self, site: Site, nbytes: int) -> None:
+        """Count one event."""
+        if site.kind == "sync":
+            self.syncs += 1
+        else:
+            self.transfers += 1
+            self.nbytes[site.what] = self.nbytes.get(site.what, 0) + nbytes
 
 
 @dataclass(slots=True)
 class Marks:
-    """How often batches were fetched and optimizers stepped, directly in one loop."""
+    """How often batches were fetched and optimizers stepped, directly in one loop.
+
+    Attributes:
+        steps: what happened in its iterations, by the number of marks before.
+    """
 
     batches: int = 0
     optimizer_steps: int = 0
+    steps: dict[int, Step] = field(default_factory=dict)
 
     @property
     def iterations(self) -> int:
@@ -280,14 +307,21 @@ class Recorder:
             self.sites.append(Site(kind, what, stack, function, self.loops.of_stack(stack)))
         return index
 
-    def _event(self, site: int, nbytes: int, seconds: float | None) -> int:
+    def _event(self, number: int, nbytes: int, seconds: float | None) -> int:
+        site = self.sites[number]
+        iteration = next(
+            (self.marks[x].iterations for x in reversed(site.loops) if x in self.marks), site.count
+        )
+        if iteration != site.last_iteration:
+            site.last_iteration = iteration
+            site.hits += 1
         if seconds is not None:
-            self.sites[site].measured += seconds
+            site.measured += seconds
         if len(self.events) >= MOST_EVENTS:
             self.dropped += 1
             return -1
-        step = self.batches or self.optimizer_steps
-        self.events.append(Event(site, step, self._clock() - self._started, nbytes, seconds))
+        clock = self.batches or self.optimizer_steps
+        self.events.append(Event(number, clock, self._clock() - self._started, nbytes, seconds))
         return len(self.events) - 1
 
     # -- afterwards ------------------------------------------------------------------------------

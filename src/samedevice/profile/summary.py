@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Final
 
 from samedevice.model.diagnostic import Location
@@ -9,7 +10,7 @@ from samedevice.model.traffic import Source, Traffic
 from samedevice.profile.cost import CostModel
 from samedevice.profile.locate import Sources, Spot
 from samedevice.profile.loops import Loop, span_of
-from samedevice.profile.recorder import Marks, Recorder, Site
+from samedevice.profile.recorder import Marks, Recorder, Site, Step
 from samedevice.program.files import USER, kind_of, package_of
 
 DIRECTIONS: Final = ("h2d", "d2h", "d2d")
@@ -18,7 +19,7 @@ MOST_CALLERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LoopSummary:
-    """A step loop and what one of its steps costs on average.
+    """A step loop and what a typical one of its steps costs (the median: an evaluation now and then is none).
 
     Attributes:
         kind: "training" (it steps an optimizer), "batches" (it fetches some) or "loop".
@@ -102,7 +103,7 @@ def summarise(recorder: Recorder, cost: CostModel, measured: bool = False) -> Pr
         cost=cost,
         traffic=traffic,
         by_caller=tuple(tell(members) for members in paths.values()),
-        loops=_loops(traffic, around, sources),
+        loops=_loops(recorder, around, cost, sources),
         totals=_totals(traffic),
         steps=recorder.batches or recorder.optimizer_steps,
         timeline=tuple(
@@ -145,6 +146,7 @@ def _traffic(
         nbytes=sum(s.nbytes for s in sites),
         seconds=seconds,
         steps=around[1].iterations if around else 0,
+        hits=_hits(sites, around, recorder),
         loop=sources.loop(around[0]) if around else None,
         training=bool(around and around[1].optimizer_steps),
         pageable=sum(s.pageable for s in sites) * 2 > count,
@@ -169,6 +171,14 @@ def _seconds(site: Site, cost: CostModel) -> float:
     total = site.count * cost.call + blocking * cost.wait
     total += (site.nbytes - site.pageable_bytes) / cost.pinned if pinned else 0.0
     return total + site.pageable_bytes / cost.pageable
+
+
+def _hits(sites: list[Site], around: tuple[Loop, Marks] | None, recorder: Recorder) -> int:
+    """In how many steps it happened; in a loop without marks each time is a step."""
+    if around is None:
+        return 0
+    loop, marks = around
+    return min(sum(s.hits if loop in recorder.marks else s.count for s in sites), marks.iterations)
 
 
 def _callers(site: Site, loop: Loop | None, recorder: Recorder, sources: Sources) -> tuple[Location, ...]:
@@ -207,27 +217,46 @@ def _source(sites: list[Site], count: int, sources: Sources) -> Source | None:
 
 
 def _loops(
-    traffic: Iterable[Traffic], around: list[tuple[Loop, Marks] | None], sources: Sources
+    recorder: Recorder, around: list[tuple[Loop, Marks] | None], cost: CostModel, sources: Sources
 ) -> tuple[LoopSummary, ...]:
-    marks = {pair[0]: pair[1] for pair in around if pair is not None}
+    marks = recorder.marks or {pair[0]: pair[1] for pair in around if pair is not None}
     found = []
     for loop, mark in marks.items():
-        location = sources.loop(loop)
-        inside = [t for t in traffic if t.loop == location]
-        steps = max(mark.iterations, 1)
-        kind = "training" if mark.optimizer_steps else "batches" if mark.batches else "loop"
+        if _is_part_of_another(loop, mark, recorder):
+            continue
+        inside = [site for site in recorder.sites if loop in site.loops]
+        if not mark.steps:  # a loop without marks: its events are spread evenly
+            for site in inside:
+                for number in range(min(site.count, mark.iterations)):
+                    mark.steps.setdefault(number, Step()).add(site, site.nbytes // site.count)
+        steps = list(mark.steps.values())
+        steps += [Step()] * max(mark.iterations - len(steps), 0)
+        usual = [site for site in inside if site.count * 2 >= mark.iterations]
         found.append(
             LoopSummary(
-                location,
-                kind,
+                sources.loop(loop),
+                "training" if mark.optimizer_steps else "batches" if mark.batches else "loop",
                 mark.iterations,
-                {d: sum(t.nbytes for t in inside if t.what == d) / steps for d in DIRECTIONS},
-                sum(t.count for t in inside if t.kind == "transfer") / steps,
-                sum(t.count for t in inside if t.kind == "sync") / steps,
-                sum(t.seconds for t in inside) / steps,
+                {d: float(median(step.nbytes.get(d, 0) for step in steps)) for d in DIRECTIONS},
+                float(median(step.transfers for step in steps)),
+                float(median(step.syncs for step in steps)),
+                sum(_seconds(site, cost) for site in usual) / max(mark.iterations, 1),
             )
         )
     return tuple(sorted(found, key=lambda s: (s.kind != "training", -s.seconds * s.steps)))
+
+
+def _is_part_of_another(loop: Loop, mark: Marks, recorder: Recorder) -> bool:
+    """A loop that only fetches what a training loop around it asks for (a loader wrapped by a package)."""
+    for outer, its in recorder.marks.items():
+        if outer != loop and its.optimizer_steps and not mark.optimizer_steps:
+            nested = any(
+                outer in site.loops and loop in site.loops[site.loops.index(outer) :]
+                for site in recorder.sites
+            )
+            if nested and abs(its.iterations - mark.iterations) <= 0.2 * its.iterations:
+                return True
+    return False
 
 
 def _totals(traffic: Iterable[Traffic]) -> dict[str, dict[str, float]]:

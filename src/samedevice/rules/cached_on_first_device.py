@@ -2,8 +2,8 @@
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Holder, Scene
-from samedevice.rules.questions import birth, called, is_mixed, story, to_gpu, wanted
+from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.rules.questions import birth, called, candidates, is_mixed, story, to_gpu, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
@@ -81,9 +81,11 @@ class CachedOnFirstDevice(Rule):
 
     def recognise(self, scene: Scene) -> Recognition | None:
         """An attribute that a method other than the constructor filled, a memoized result, a global cache."""
-        culprit = scene.culprit
-        if not is_mixed(scene) or culprit is None:
+        if not is_mixed(scene):
             return None
+        return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
+
+    def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
         born = culprit.born
         made = culprit.provenance[-1] if culprit.provenance else None
         name = called(culprit, scene)
@@ -96,7 +98,7 @@ class CachedOnFirstDevice(Rule):
                 help="Make the device an argument of the memoized function, so that it is part of the key",
             )
         if culprit.holder is not Holder.ATTRIBUTE:
-            return self._global_cache(scene)
+            return self._global_cache(culprit, scene)
         kept = culprit.kept
         method = None if kept is None else kept.function_name
         if kept is None or kept.location is None or method is None or method in SETUP or born is None:
@@ -124,10 +126,8 @@ class CachedOnFirstDevice(Rule):
             help="Compare the cache's device before using it, register it as a buffer, or drop it when the module moves",
         )
 
-    def _global_cache(self, scene: Scene) -> Recognition | None:
+    def _global_cache(self, culprit: Operand, scene: Scene) -> Recognition | None:
         """A module-level container that the function which made the tensor fills."""
-        culprit = scene.culprit
-        assert culprit is not None
         kept = culprit.kept
         if (
             culprit.holder is not Holder.CONTAINER

@@ -177,9 +177,9 @@ def scope_of(place: Place) -> ast.AST:
     best: ast.AST = place.tree
     line = getattr(place.node, "lineno", 0)
     for node in ast.walk(place.tree):
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
-            if isinstance(best, ast.Module) or node.lineno >= getattr(best, "lineno", 0):
-                best = node
+        around = isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+        if around and (isinstance(best, ast.Module) or node.lineno >= getattr(best, "lineno", 0)):
+            best = node
     return best
 
 
@@ -352,7 +352,7 @@ def buffer_fix(meeting: Meeting) -> Fix | None:
         if token != ")":
             return None
         end = where + 1
-    head = edits.Edit(
+    head = Edit(
         path(place),
         source.point(source.start(statement)),
         source.point(start),

@@ -112,7 +112,10 @@ class SyncInLoop(Rule):
                     if traffic.loop is not None
                     else ()
                 ),
-                Evidence(traffic.location, f"waited {traffic.count} times in {traffic.steps} steps"),
+                Evidence(
+                    traffic.location,
+                    f"waited {traffic.count} times in {traffic.hits} of {traffic.steps} steps",
+                ),
             ),
             help=remedy,
             fix=_detach(traffic) if reason == "item" else None,

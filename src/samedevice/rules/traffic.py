@@ -26,10 +26,10 @@ def shown_time(seconds: float) -> str:
 
 def times(traffic: Traffic) -> str:
     """How often, in the words of a message."""
-    often = traffic.per_step
-    if often > 1.5:
-        return f"{often:.0f} times a step"
-    return "in every step" if often > 0.99 else f"in {often * 100:.0f} % of the steps"
+    share = traffic.hits / max(traffic.steps, 1)
+    often = traffic.count / max(traffic.hits, 1)
+    where = "in every step" if share > 0.9 else f"in {share * 100:.0f} % of the steps"
+    return f"{often:.0f} times {where}" if often > 1.5 else where
 
 
 def saving(traffic: Traffic, factor: float = 1.0) -> str:
