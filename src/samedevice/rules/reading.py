@@ -176,9 +176,9 @@ def scope_of(place: Place) -> ast.AST:
     """The innermost function around a place, or the module."""
     best: ast.AST = place.tree
     line = getattr(place.node, "lineno", 0)
-    for node in ast.walk(place.tree):
-        around = isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-        if around and (isinstance(best, ast.Module) or node.lineno >= getattr(best, "lineno", 0)):
+    functions = [n for n in ast.walk(place.tree) if isinstance(n, ast.FunctionDef)]
+    for node in sorted(functions, key=lambda n: n.lineno):
+        if node.lineno <= line <= (node.end_lineno or 0):
             best = node
     return best
 
