@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from samedevice.live.expressions import added, comprehension_source, is_dtype, item_source, literal_device
 from samedevice.live.points import Point
 from samedevice.live.resolving import Resolver, Where, called
 from samedevice.live.sources import Found
@@ -19,23 +20,6 @@ from samedevice.program.values import evaluate_in, is_tensor
 from samedevice.torch_facts.api import FACTORIES, HOST_FACTORIES, LIKE_FACTORIES, NEW_METHODS
 
 MOVES = ("to", "cuda", "cpu", "xpu", "mps")
-#: iterate over their first argument
-WRAPPERS = (
-    "enumerate",
-    "tqdm",
-    "iter",
-    "next",
-    "list",
-    "tuple",
-    "islice",
-    "zip",
-    "track",
-    "cycle",
-    "reversed",
-    "sorted",
-)
-#: methods that put their last argument into a container
-ADDERS = ("append", "extend", "insert", "add", "appendleft")
 #: methods of a module that give its parameters or buffers
 STATE_METHODS = ("parameters", "named_parameters", "buffers", "named_buffers", "state_dict")
 #: functions of origins that are a module, or the parameters of the module that the origin's node names
@@ -169,7 +153,7 @@ class Tracer(Resolver):
                 scope = scope_of(scope)
                 continue
             found = b.reaching(scope, node.id, line, where.file)
-            comprehension = _comprehension_source(node)
+            comprehension = comprehension_source(node)
             if comprehension is not None:
                 yield from self._iterated(node, comprehension, comprehension, where, stations)
                 return
@@ -197,11 +181,9 @@ class Tracer(Resolver):
             return
         inner = replace(where, line=binding.line)
         if b.is_empty(binding.value):
-            for added in _added(scope, node.id):
-                station = Station(
-                    "item", added, where.file, node.id, source=added, point=where.point, use=node
-                )
-                yield from self._back(added, replace(where, line=added.lineno), (*stations, station))
+            for put in added(scope, node.id):
+                station = Station("item", put, where.file, node.id, source=put, point=where.point, use=node)
+                yield from self._back(put, replace(where, line=put.lineno), (*stations, station))
             return
         if binding.how == "for":
             yield from self._iterated(node, binding.node, binding.value, inner, stations)
@@ -232,7 +214,7 @@ class Tracer(Resolver):
         if self.is_loader(iterable, where):
             yield Origin(Action.BATCHED, binder, where.file, "DataLoader", None, "cpu", None, here, where)
             return
-        inner = _item_source(iterable, node.id, binder)
+        inner = item_source(iterable, node.id, binder)
         before = len(here)
         any_found = False
         for origin in self._back(inner, where, here):
@@ -382,7 +364,7 @@ class Tracer(Resolver):
                             where.file,
                             name,
                             explicit,
-                            _literal_device(device) if explicit else "cpu",
+                            literal_device(device) if explicit else "cpu",
                             device if explicit else None,
                             stations,
                             where,
@@ -402,7 +384,7 @@ class Tracer(Resolver):
                             where.file,
                             name,
                             chosen is not None,
-                            _literal_device(chosen),
+                            literal_device(chosen),
                             chosen,
                             stations,
                             where,
@@ -425,7 +407,7 @@ class Tracer(Resolver):
                         where.file,
                         f"Tensor.{method}",
                         True,
-                        _literal_device(device),
+                        literal_device(device),
                         device,
                         stations,
                         where,
@@ -448,10 +430,10 @@ class Tracer(Resolver):
             station = Station("own-move", node, where.file, method, own, point=where.point, source=subject)
             yield from self._back(subject, where, (*stations, station))
             return
-        device = {"cpu": "cpu", "cuda": "gpu", "xpu": "gpu", "mps": "gpu"}.get(method) or _literal_device(
+        device = {"cpu": "cpu", "cuda": "gpu", "xpu": "gpu", "mps": "gpu"}.get(method) or literal_device(
             chosen
         )
-        if method == "to" and (chosen is None or _is_dtype(chosen)):
+        if method == "to" and (chosen is None or is_dtype(chosen)):
             yield from self._back(subject, where, stations)
             return
         if self.stray == "cpu" and device == "gpu":
@@ -464,88 +446,6 @@ class Tracer(Resolver):
 def _is_kept(stations: tuple[Station, ...]) -> bool:
     """The value was stored for later: what it followed when it was made may have moved since."""
     return any(s.how == "attribute" for s in stations)
-
-
-def _added(scope: ast.AST, name: str) -> list[ast.expr]:
-    """What is put into a container: `name.append(x)`, `name[k] = x`, `name += [x]`."""
-    found: list[ast.expr] = []
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            if (
-                isinstance(node.func.value, ast.Name)
-                and node.func.value.id == name
-                and node.func.attr in ADDERS
-            ):
-                found.append(node.args[-1])
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if (
-                    isinstance(target, ast.Subscript)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == name
-                ):
-                    found.append(node.value)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-            found.append(node.value)
-    return found
-
-
-def _literal_device(node: ast.expr | None) -> str | None:
-    """Either "cpu" or "gpu", when a device expression says it outright."""
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, str):
-            return "cpu" if node.value.startswith("cpu") else "gpu"
-        return "gpu" if isinstance(node.value, int) else None
-    if isinstance(node, ast.Call) and called(node.func) == "device" and node.args:
-        return _literal_device(node.args[0])
-    return None
-
-
-def _is_dtype(node: ast.expr) -> bool:
-    text = ast.unparse(node)
-    return "dtype" in text or text.rpartition(".")[2] in (
-        "float32",
-        "float16",
-        "float64",
-        "bfloat16",
-        "long",
-        "int64",
-        "int32",
-        "half",
-        "float",
-        "double",
-        "bool",
-        "uint8",
-    )
-
-
-def _comprehension_source(node: ast.Name) -> ast.expr | None:
-    """The iterable of the comprehension whose variable the name is."""
-    above: ast.AST | None = getattr(node, "parent", None)
-    while above is not None and not isinstance(above, (ast.stmt,)):
-        if isinstance(above, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-            for generator in above.generators:
-                if any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(generator.target)):
-                    return generator.iter
-        above = getattr(above, "parent", None)
-    return None
-
-
-def _item_source(iterable: ast.expr, name: str, binder: ast.AST) -> ast.expr:
-    """Of `for a, b in zip(xs, ys)` the iterable that the name runs over."""
-    if isinstance(iterable, ast.Call) and called(iterable.func) == "zip":
-        target = getattr(binder, "target", None)
-        if target is None:
-            for generator in getattr(binder, "generators", ()):
-                if generator.iter is iterable:
-                    target = generator.target
-        if isinstance(target, ast.Tuple) and len(target.elts) == len(iterable.args):
-            for element, argument in zip(target.elts, iterable.args, strict=True):
-                if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(element)):
-                    return argument
-    if isinstance(iterable, ast.Call) and called(iterable.func) in WRAPPERS and iterable.args:
-        return iterable.args[0]
-    return iterable
 
 
 __all__ = ["MODULE", "MODULE_STATE", "MOVES", "Origin", "Station", "Tracer", "Where"]
