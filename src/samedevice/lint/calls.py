@@ -291,15 +291,26 @@ def parts(value: Value, depth: int = 4) -> list[tuple[str, Tensor]]:
 
 def note_missed(run: Run, func: Func, result: Value, inner: Frame) -> None:
     """A function that moves a batch, and leaves some tensors of it where they were."""
-    found = parts(result)
-    moved = [t for _, t in found if t.moved is not None and t.moved.stack[: len(inner.stack)] == inner.stack]
-    if not moved:
-        return
     from samedevice.lint.autograd import return_node
 
+    found = parts(result)
+    if any(t.moved is not None and t.moved.stack[: len(inner.stack)] == inner.stack for _, t in found):
+        leave(found, Event("missed", Site(func.file, return_node(func), func.name), inner.stack))
+
+
+def note_missed_here(run: Run, node: ast.AST, result: Value, frame: Frame) -> None:
+    """The same for a comprehension that moves what it walks over."""
+    found = parts(result)
+    inside = {id(n) for n in ast.walk(node)}
+    if any(t.moved is not None and id(t.moved.site.node) in inside for _, t in found):
+        leave(found, run.event("missed", node, frame))
+
+
+def leave(found: list[tuple[str, Tensor]], event: Event) -> None:
+    """Note on the tensors that were not moved that the others were."""
     for reach, tensor in found:
         if tensor.moved is None and tensor.missed is None and tensor.dev is not None and tensor.dev.is_cpu:
-            tensor.missed = Event("missed", Site(func.file, return_node(func), func.name), inner.stack, reach)
+            tensor.missed = Event("missed", event.site, event.stack, reach)
 
 
 def returned(inner: Frame, signal: int) -> Value:

@@ -292,6 +292,10 @@ def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
         return moved_to_host(found, tensor)
     if tensor.choice is not None and tensor.birth is not None:
         return chosen_host(tensor)
+    if found.kind == "index" and moved_afterwards(found.site):
+        cause = Cause("index-on-other-device", found.site)
+        cause.held = tensor.held
+        return cause
     if tensor.batch is not None:
         return of_batch(found, tensor)
     birth = tensor.birth
@@ -320,6 +324,14 @@ def of_tensor(found: Found, tensor: Tensor) -> Cause | None:
     return Cause("factory-without-device", birth.site)
 
 
+def moved_afterwards(site: Site) -> bool:
+    """Whether what an expression gives is moved at once: `table[index].to(device)`."""
+    return any(
+        isinstance(n, ast.Attribute) and n.value is site.node and n.attr in ("to", "cuda")
+        for n in ast.walk(site.file.parsed())
+    )
+
+
 def copy_of_parameter(found: Found, tensor: Tensor, birth: Event) -> Cause | None:
     """Something computed from a parameter before its module moved."""
     held = tensor.held
@@ -337,8 +349,9 @@ def moved_to_host(found: Found, tensor: Tensor) -> Cause:
     """A tensor that was taken to the CPU by hand."""
     assert tensor.moved is not None
     other = found.other.tensor if found.other is not None else None
-    back = other is not None and other.held is not None and other.moved is not None
-    return Cause("moved-behind-your-back" if back else "hardcoded-device", tensor.moved.site)
+    if other is not None and other.held is not None and other.moved is not None:
+        return Cause("moved-behind-your-back", tensor.moved.site)
+    return Cause("device-mismatch" if tensor.moved.text == "cpu" else "hardcoded-device", tensor.moved.site)
 
 
 def chosen_host(tensor: Tensor) -> Cause:
@@ -499,6 +512,9 @@ def between_gpus(found: Found, owner: Instance | None) -> Cause | None:
         )
         if site is not None:
             return Cause("split-without-move", site)
+    computed = birth is not None and birth.kind == "parameter" and tensor.moved is None
+    if computed and other is not None and isinstance(other.value, Param):
+        return Cause("split-without-move", found.site)
     if tensor.moved is not None:
         bare = (
             tensor.choice is not None and tensor.choice.dev.index is None and tensor.choice.dev.type == "cuda"

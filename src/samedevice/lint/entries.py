@@ -44,6 +44,8 @@ TRIGGERS = re.compile(
 MOVED_AWAY = re.compile(
     r"[ \t]*[\w.\[\]'\"]+\.(?:to|cuda|cpu)\([^()]*(?:\([^()]*\)[^()]*)*\)[ \t]*(?:#.*)?$", re.MULTILINE
 )
+#: an attribute that is a plain container, a layer that is built and called at once
+CONTAINERS = re.compile(r"\bself\.\w+\s*(?::[^=\n]*)?=\s*[\[{]|\bnn\.[A-Z]\w*\([^\n]*\)\(")
 #: methods that prepare a module, mostly before it is moved
 PREPARING = re.compile(
     r"init|reset|load|convert|from_|build|export|fuse|merge|state_dict|example|dummy|repr|post_|prepare|quant|prune|register|"
@@ -70,6 +72,7 @@ def look_at_the_rest(run: Run, module: Module) -> None:
     if not lines:
         return
     run.quiet = 0
+    lines = sorted({*lines, *calling_lines(file.parsed(), lines, file.text)})
     if "set_default_device" in file.text or "set_default_tensor_type" in file.text:
         run.default = None
     spent = IN_ALL
@@ -103,7 +106,27 @@ def trigger_lines(text: str) -> list[int]:
         line += text.count("\n", at, offset)
         at = offset
         lines.append(line)
-    return lines
+    line, at = 1, 0
+    more = []
+    for found in CONTAINERS.finditer(text) if "nn." in text else ():
+        line += text.count("\n", at, found.start())
+        at = found.start()
+        more.append(line)
+    return sorted([*lines, *more]) if more else lines
+
+
+def calling_lines(tree: ast.Module, lines: list[int], text: str) -> list[int]:
+    """The lines that call a function of the file in which a mistake may begin."""
+    names = [s.name for s in tree.body if isinstance(s, ast.FunctionDef) and touches(lines, s)]
+    if not names or len(names) > 60:
+        return []
+    found = []
+    line, at = 1, 0
+    for call in re.finditer(r"\b(?:" + "|".join(names) + r")\(", text):
+        line += text.count("\n", at, call.start())
+        at = call.start()
+        found.append(line)
+    return found
 
 
 def touches(lines: list[int], node: ast.stmt | ast.Lambda) -> bool:

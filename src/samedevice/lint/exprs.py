@@ -583,6 +583,8 @@ def eval_dictcomp(run: Run, node: ast.DictComp, frame: Frame) -> Value:
             result.cells[REST] = value if old is None else join(old, value, True)
 
     comprehension(run, node, frame, emit)
+    if isinstance(node.value, ast.Call | ast.IfExp):
+        calls.note_missed_here(run, node, result, frame)
     return result
 
 

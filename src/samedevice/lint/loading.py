@@ -7,13 +7,18 @@ from typing import Any
 from samedevice.lint.engine_api import SourceFile
 from samedevice.lint.run import Frame, Run
 from samedevice.lint.state import Trail
-from samedevice.lint.values import UNKNOWN, Deferred, Ext, Lazy, Module, Unknown, Value
+from samedevice.lint.values import UNKNOWN, Deferred, Dtype, Ext, Lazy, Module, Unknown, Value
 
 #: packages whose names the analysis knows; their sources are never followed, even when at hand
 KNOWN = frozenset(
     "torch numpy torchvision torchaudio torchmetrics lightning pytorch_lightning ignite builtins math copy functools "
     "dataclasses itertools typing collections os sys json random time argparse logging pathlib abc warnings re enum "
     "contextlib tqdm pandas scipy sklearn matplotlib".split()
+)
+
+DTYPES = frozenset(
+    "float16 float32 float64 bfloat16 half float double int8 int16 int32 int64 uint8 int long short bool complex64 complex128 "
+    "cfloat cdouble float8_e4m3fn float8_e5m2 qint8 quint8 uint16 uint32 uint64".split()
 )
 
 #: where a class or function is defined → its public name
@@ -44,8 +49,10 @@ def external(name: str) -> Value:
                     rest = rest.rpartition(".")[2]
                 if rest and (prefix != public):
                     return Ext(public + rest)
-    if name in ("torch.nn.parallel.DataParallel",):
+    if name == "torch.nn.parallel.DataParallel":
         return Ext("torch.nn.DataParallel")
+    if name[6:] in DTYPES and name.startswith("torch."):
+        return Dtype(name[6:])
     return Ext(name)
 
 

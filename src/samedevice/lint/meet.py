@@ -3,11 +3,12 @@
 import ast
 from typing import Any
 
-from samedevice.lint.devices import Dev
+from samedevice.lint.devices import Dev, parse_device
 from samedevice.lint.run import Frame, Run
 from samedevice.lint.values import (
     NO_TAGS,
     UNKNOWN,
+    Const,
     Device,
     Event,
     Instance,
@@ -260,7 +261,9 @@ def search(frame: Frame, wanted: Dev | None, line: int) -> str | None:
             continue
         if not local and frame.func is None:
             continue
-        if isinstance(value, Device) and value.dev is not None and same(value.dev, wanted):
+        text = value.value if isinstance(value, Const) and isinstance(value.value, str) else None
+        dev = value.dev if isinstance(value, Device) else parse_device(text) if text is not None else None
+        if dev is not None and same(dev, wanted):
             if frame.func is None and not bound_before(frame, name, line):
                 continue
             return name

@@ -346,12 +346,10 @@ def buffer_fix(meeting: Meeting) -> Fix | None:
         return None
     source = edits.Text.of(place.text)
     start, end = source.start(statement.value), source.end(statement.value)
-    if edits.in_parentheses(source, statement.value):
-        start = source.text.rindex("(", 0, start)
-        token, where = edits.next_token(source.text, end, len(source.text))
-        if token != ")":
-            return None
-        end = where + 1
+    around = edits.parentheses_round(source, source.end(target), start, end)
+    if around is None:
+        return None
+    start, end = around
     head = Edit(
         path(place),
         source.point(source.start(statement)),

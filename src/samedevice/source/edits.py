@@ -187,6 +187,25 @@ def in_parentheses(source: Text, node: ast.AST) -> bool:
     return not ahead or not (ahead[-1].isalnum() or ahead[-1] in "_)]}\"'")
 
 
+def parentheses_round(source: Text, low: int, start: int, end: int) -> tuple[int, int] | None:
+    """A node's span with the parentheses that stand round it after `low`; None when they do not match."""
+    opened, at, first = 0, low, start
+    while True:
+        token, where = next_token(source.text, at, start)
+        if token is None:
+            break
+        if token == "(":
+            first = where if opened == 0 else first
+            opened += 1
+        at = where + 1
+    for _ in range(opened):
+        token, where = next_token(source.text, end, len(source.text))
+        if token != ")":
+            return None
+        end = where + 1
+    return first, end
+
+
 def replace(path: str, text: str, node: ast.AST, new: str) -> Edit:
     """`new` in place of a node."""
     source = Text.of(text)
