@@ -101,10 +101,13 @@ class Marks:
 
     Attributes:
         steps: what happened in its iterations, by the number of marks before.
+        training_steps: in how many training steps there was a mark.
     """
 
     batches: int = 0
     optimizer_steps: int = 0
+    training_steps: int = 0
+    last_training_step: int = -1
     steps: dict[int, Step] = field(default_factory=dict)
 
     @property
@@ -137,6 +140,7 @@ class Recorder:
         sites: places in the order in which they were first met.
         events: the first `MOST_EVENTS` events one by one.
         marks: by loop.
+        training: what happened in each training step: up to a step of the optimizer that stepped first.
         seq: gives growing order numbers; a step's origins have larger ones than its start.
     """
 
@@ -152,6 +156,9 @@ class Recorder:
         self.loops = Loops()
         self.batches = 0
         self.optimizer_steps = 0
+        self.training: dict[int, Step] = {}
+        self.training_steps = 0
+        self._first_optimizer: object = None
         self.dropped = 0
         self.loaders: dict[int, tuple[Stack, bool]] = {}
         self._stack = stack
@@ -275,11 +282,14 @@ class Recorder:
             self.batches += 1
             self._last_loader = loader
 
-    def optimizer_step(self) -> None:
-        """An optimizer has stepped."""
+    def optimizer_step(self, optimizer: object = 0) -> None:
+        """An optimizer has stepped; `optimizer` tells several apart."""
         self._mark(optimizer_steps=1)
         with self._lock:
             self.optimizer_steps += 1
+            if self._first_optimizer is None:
+                self._first_optimizer = optimizer
+            self.training_steps += optimizer == self._first_optimizer
 
     def loader_made(self, number: int, pins: bool) -> None:
         """A DataLoader was constructed."""
@@ -296,6 +306,9 @@ class Recorder:
                 marks = self.marks.setdefault(loop, Marks())
                 marks.batches += batches
                 marks.optimizer_steps += optimizer_steps
+                if marks.last_training_step != self.training_steps:
+                    marks.last_training_step = self.training_steps
+                    marks.training_steps += 1
             if not self.batches and not batches:
                 self._step_seq = self.seq()
 
@@ -309,12 +322,20 @@ class Recorder:
 
     def _event(self, number: int, nbytes: int, seconds: float | None) -> int:
         site = self.sites[number]
-        iteration = next(
-            (self.marks[x].iterations for x in reversed(site.loops) if x in self.marks), site.count
-        )
-        if iteration != site.last_iteration:
-            site.last_iteration = iteration
-            site.hits += 1
+        innermost = True
+        for loop in reversed(site.loops):
+            marks = self.marks.get(loop)
+            if marks is None:
+                continue
+            iteration = marks.iterations
+            if innermost and iteration != site.last_iteration:
+                site.last_iteration = iteration
+                site.hits += 1
+            innermost = False
+            if iteration < MOST_STEPS:
+                marks.steps.setdefault(iteration, Step()).add(site, nbytes)
+        if self.training_steps < MOST_STEPS:
+            self.training.setdefault(self.training_steps, Step()).add(site, nbytes)
         if seconds is not None:
             site.measured += seconds
         if len(self.events) >= MOST_EVENTS:

@@ -1,7 +1,7 @@
 """Processors: from what was recorded to traffic by place, loops, totals and a timeline."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final
 
@@ -219,44 +219,61 @@ def _source(sites: list[Site], count: int, sources: Sources) -> Source | None:
 def _loops(
     recorder: Recorder, around: list[tuple[Loop, Marks] | None], cost: CostModel, sources: Sources
 ) -> tuple[LoopSummary, ...]:
+    """Training as a whole, wherever its parts stand, and the loops besides."""
     marks = recorder.marks or {pair[0]: pair[1] for pair in around if pair is not None}
     found = []
+    trains = [loop for loop, mark in marks.items() if mark.optimizer_steps]
+    if trains:
+        loop = max(trains, key=lambda loop: marks[loop].optimizer_steps)
+        # The first one also has what comes before training, and there is something after the last.
+        steps = [step for number, step in recorder.training.items() if 0 < number < recorder.training_steps]
+        quiet = max(recorder.training_steps - 1 - len(steps), 0)
+        found.append(_summary(sources.loop(loop), "training", recorder.training_steps, steps, quiet))
     for loop, mark in marks.items():
-        if _is_part_of_another(loop, mark, recorder):
+        if mark.optimizer_steps or (trains and mark.training_steps >= 0.8 * recorder.training_steps):
             continue
-        inside = [site for site in recorder.sites if loop in site.loops]
-        if not mark.steps:  # a loop without marks: its events are spread evenly
-            for site in inside:
-                for number in range(min(site.count, mark.iterations)):
-                    mark.steps.setdefault(number, Step()).add(site, site.nbytes // site.count)
         steps = list(mark.steps.values())
-        steps += [Step()] * max(mark.iterations - len(steps), 0)
-        usual = [site for site in inside if site.count * 2 >= mark.iterations]
-        found.append(
-            LoopSummary(
-                sources.loop(loop),
-                "training" if mark.optimizer_steps else "batches" if mark.batches else "loop",
-                mark.iterations,
-                {d: float(median(step.nbytes.get(d, 0) for step in steps)) for d in DIRECTIONS},
-                float(median(step.transfers for step in steps)),
-                float(median(step.syncs for step in steps)),
-                sum(_seconds(site, cost) for site in usual) / max(mark.iterations, 1),
-            )
-        )
-    return tuple(sorted(found, key=lambda s: (s.kind != "training", -s.seconds * s.steps)))
+        if not recorder.marks:  # nobody counted its iterations: its events are spread evenly
+            spread: dict[int, Step] = {}
+            for site in recorder.sites:
+                for number in range(site.count if loop in site.loops else 0):
+                    spread.setdefault(number % mark.iterations, Step()).add(site, site.nbytes // site.count)
+            steps = list(spread.values())
+        kind = "batches" if mark.batches else "loop"
+        quiet = max(mark.iterations - len(steps), 0)
+        found.append(_summary(sources.loop(loop), kind, mark.iterations, steps, quiet))
+    priced = [replace(summary, seconds=_priced(summary, recorder, cost)) for summary in found]
+    return tuple(sorted(priced, key=lambda s: (s.kind != "training", -s.seconds * s.steps)))
 
 
-def _is_part_of_another(loop: Loop, mark: Marks, recorder: Recorder) -> bool:
-    """A loop that only fetches what a training loop around it asks for (a loader wrapped by a package)."""
-    for outer, its in recorder.marks.items():
-        if outer != loop and its.optimizer_steps and not mark.optimizer_steps:
-            nested = any(
-                outer in site.loops and loop in site.loops[site.loops.index(outer) :]
-                for site in recorder.sites
-            )
-            if nested and abs(its.iterations - mark.iterations) <= 0.2 * its.iterations:
-                return True
-    return False
+def _summary(location: Location, kind: str, count: int, steps: list[Step], quiet: int) -> LoopSummary:
+    """`quiet` steps had no events at all."""
+    everything = [*steps, *[Step()] * quiet] or [Step()]
+    return LoopSummary(
+        location,
+        kind,
+        count,
+        {d: float(median(step.nbytes.get(d, 0) for step in everything)) for d in DIRECTIONS},
+        float(median(step.transfers for step in everything)),
+        float(median(step.syncs for step in everything)),
+        0.0,
+    )
+
+
+def _priced(summary: LoopSummary, recorder: Recorder, cost: CostModel) -> float:
+    """Seconds of a typical step: its bytes at the rate at which such bytes moved in the run."""
+    total = summary.syncs * cost.sync()
+    moved = sum(summary.nbytes.values())
+    sites = [site for site in recorder.sites if site.kind == "transfer" and site.loops]
+    nbytes = sum(site.nbytes for site in sites)
+    if nbytes and moved:
+        seconds = sum(_seconds(site, cost) - site.count * (cost.call + cost.wait) for site in sites)
+        total += max(seconds, 0.0) * moved / nbytes
+    count = sum(site.count for site in sites)
+    blocking = sum(site.count - (site.non_blocking if not site.pageable else 0) for site in sites)
+    if count:
+        total += summary.transfers * (cost.call + cost.wait * blocking / count)
+    return total
 
 
 def _totals(traffic: Iterable[Traffic]) -> dict[str, dict[str, float]]:

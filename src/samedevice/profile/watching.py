@@ -39,7 +39,7 @@ class Watching:
     def attach(self) -> None:
         """Put all hooks in place."""
         handle = register_optimizer_step_post_hook(
-            lambda optimizer, args, kwargs: self.recorder.optimizer_step()
+            lambda optimizer, args, kwargs: self.recorder.optimizer_step(id(optimizer))
         )
         self.undo.append(handle.remove)
         self._watch_loaders()

@@ -13,6 +13,7 @@ from samedevice.model.outcome import Outcome
 from samedevice.model.traffic import Traffic
 from samedevice.profile.summary import Profile
 from samedevice.report.excerpt import Files, ReadLines, source_line
+from samedevice.report.traffic import short
 from samedevice.rules.traffic import shown_size, shown_time
 
 #: places listed in the table; the rest is added up in its last line
@@ -47,7 +48,7 @@ def render_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"size": shown_size, "time": shown_time, "inline": _inline}
+    environment.filters |= {"size": shown_size, "time": shown_time, "inline": _inline, "short": short}
     parts = environment.loader
     assert parts is not None
     data = {"timeline": _timeline(profile), "map": _map(inventory)}

@@ -3,6 +3,7 @@
 from textwrap import wrap
 from typing import Any
 
+from samedevice.model.diagnostic import Location
 from samedevice.profile.summary import Profile
 from samedevice.rules.traffic import shown_size, shown_time
 
@@ -21,7 +22,7 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
             loop.kind
         ]
         moved = ", ".join(f"{shown_size(n)} {_ROUTES[d]}" for d, n in loop.nbytes.items() if n)
-        lines.append(f"{loop.location.path}:{loop.location.line}  {loop.steps} steps; a {what}:")
+        lines.append(f"{short(loop.location)}  {loop.steps} steps; a {what}:")
         text = (
             f"{moved or 'no bytes moved'} in {loop.transfers:.3g} copies, {loop.syncs:.3g} synchronisations, "
             f"{'measured' if profile.measured else 'estimated'} {shown_time(loop.seconds)}"
@@ -37,7 +38,7 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
     lines.append(f"{'time':>9} {'count':>7} {'bytes':>9}  what        place")
     for traffic in profile.traffic[:most]:
         what = _ROUTES.get(traffic.what, f"sync {traffic.what}")
-        place = f"{traffic.location.path}:{traffic.location.line}"
+        place = short(traffic.location)
         text = traffic.expression or traffic.function
         room = max(width - 42 - len(place), 10)
         text = text if len(text) <= room else text[: room - 1] + "…"
@@ -49,6 +50,12 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
     if not profile.measured:
         lines += wrap(f"times are estimates for {profile.cost}", width)
     return "\n".join(lines) + "\n"
+
+
+def short(location: Location) -> str:
+    """`file:line`; a file of an installed package by its path within the packages."""
+    path = location.path.replace("\\", "/").rpartition("/site-packages/")[2]
+    return f"{path}:{location.line}"
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], *, width: int = 80) -> str:
