@@ -5,6 +5,7 @@ factory was asked for) is in its `ThreadState`. The modes are thin: they hand ev
 `Engine.dispatch` (ATen operations) or to the handlers of `samedevice.virtual.functions`.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -453,8 +454,7 @@ class Engine:
         """
         settlement = None
         if self.diagnoser is not None and not (self.stepped_over and self._is_consequence()):
-            with self.undisturbed():
-                settlement = self.diagnoser.mismatch(refusal, _frame_of_program(), self)
+            settlement = self._told(self.diagnoser, refusal, _frame_of_program())
         if self.on_mismatch == "raise" or not refusal.recoverable:
             error = refusal.error()
             if self.state.replaying is not None:
@@ -468,6 +468,20 @@ class Engine:
                 return settlement.device
         tensors = [t for _, t, _ in refusal.operands]
         return check.common_device(tensors, device_index) if tensors else refusal.common
+
+    def _told(self, diagnoser: Diagnoser, refusal: Refusal, frame: FrameType) -> "Settlement | None":
+        """Tell the diagnoser; a fault of ours is said and never becomes the program's."""
+        with self.undisturbed():
+            try:
+                return diagnoser.mismatch(refusal, frame, self)
+            except Exception as fault:
+                if os.environ.get("SAMEDEVICE_DEBUG"):
+                    raise
+                self.session.note(
+                    f"a mismatch could not be explained ({type(fault).__name__}: {fault}); "
+                    f"PyTorch's words: {refusal.message}"
+                )
+                return None
 
     def _is_consequence(self) -> bool:
         """In C++'s part of a backward pass after a mismatch was stepped over.
