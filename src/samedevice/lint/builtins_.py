@@ -452,6 +452,9 @@ def copied(
                 item = copied(run, item, deep, node, frame, memo)
                 if isinstance(item, Param) and item.owner is None:
                     item.owner = clone
+                    tensor = item.tensor
+                    tensor.birth = run.event("parameter", node, frame, item.name, extra=clone)
+                    run.trail.write(item.cells, "t", tensor)
             elif isinstance(item, tuple) and deep and key in ("#items",):
                 item = tuple(copied(run, i, deep, node, frame, memo) for i in item)
             clone.cells[key] = item

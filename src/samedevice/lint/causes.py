@@ -336,8 +336,10 @@ def copy_of_parameter(found: Found, tensor: Tensor, birth: Event) -> Cause | Non
     """Something computed from a parameter before its module moved."""
     held = tensor.held
     module = birth.extra.owner if isinstance(birth.extra, Param) else birth.extra
-    move = last_move(module) if isinstance(module, Instance) else None
     event = held or birth
+    if isinstance(module, Instance) and module.birth is not None and module.birth.kind == "copied":
+        event, module = module.birth, module.birth.extra
+    move = last_move(module) if isinstance(module, Instance) else None
     if move is None:
         return Cause("device-mismatch", found.site)
     cause = Cause("copy-left-behind", climb(event, move))
@@ -438,6 +440,14 @@ def assigned_name(site: Site) -> str | None:
 def of_attribute(found: Found, tensor: Tensor, held: Event, holder: Instance) -> Cause | None:
     """A plain attribute."""
     if modules.is_module(holder):
+        if (
+            found.alone
+            and found.wanted is not None
+            and found.wanted.is_symbol
+            and found.wanted.symbol is not holder
+        ):
+            # Where an argument is does not show where the module is.
+            return Cause("", held.site)
         rule = "unregistered-tensor"
         stores = stored_in(holder, held.text)
         if held.site.function in FORWARD:

@@ -48,6 +48,7 @@ class Found:
     """
 
     __slots__ = (
+        "alone",
         "anchor",
         "cause",
         "entry",
@@ -81,6 +82,7 @@ class Found:
         self.entry: str | None = None
         self.owner: Instance | None = None
         self.cause: Any = None
+        self.alone = False
 
     @property
     def site(self) -> Site:
@@ -95,6 +97,7 @@ def record(run: Run, found: Found, key: Any) -> None:
     found.entry = "shallow" if run.shallow else None
     from samedevice.lint.causes import classify
 
+    found.alone = run.entry > 0
     found.cause = classify(run, found)
     if found.cause is not None and found.wanted is not None:
         name = device_at(run, found.cause.culprit, found.wanted)

@@ -491,7 +491,10 @@ def trace(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame:
     modules.begin(run, traced)
     traced.cells["#module"] = model
     traced.cells["#baked"] = baked[0] if baked else None
-    traced.cells["#device"] = modules.device_of(model)
+    known = modules.device_of(model)
+    if known is None:
+        known = next((t.dev for value in inputs if (t := tensor_of(value)) is not None), None)
+    traced.cells["#device"] = known
     return traced
 
 
@@ -557,6 +560,15 @@ def no_operation(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST,
     return Unknown("quiet")
 
 
+def is_tensor(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.is_tensor`."""
+    value = args[0] if args else UNKNOWN
+    tensor = tensor_of(value)
+    if tensor is not None:
+        return NUM if tensor.maybe else Const(True)
+    return Const(False) if isinstance(value, Seq | Dict | Const | Num | Array) else NUM
+
+
 def constant(value: Value) -> Handler:
     """A handler that always gives `value`."""
     return lambda run, name, args, kwargs, node, frame: value
@@ -612,8 +624,9 @@ SPECIAL: dict[str, Handler] = {
     "utils.data.random_split": random_split,
     "amp.GradScaler": scaler,
     "cuda.amp.GradScaler": scaler,
+    "is_tensor": is_tensor,
     "manual_seed": constant(Unknown("generator")),
-    **dict.fromkeys(("is_tensor", "is_floating_point", "is_grad_enabled", "set_printoptions", "set_num_threads", "numel"), constant(NUM)),
+    **dict.fromkeys(("is_floating_point", "is_grad_enabled", "set_printoptions", "set_num_threads", "numel"), constant(NUM)),
     **dict.fromkeys(
         ("no_grad", "enable_grad", "inference_mode", "autocast", "amp.autocast", "cuda.amp.autocast", "set_grad_enabled",
          "autograd.set_detect_anomaly", "autograd.no_grad", "random.fork_rng", "autograd.profiler.profile", "profiler.profile",
