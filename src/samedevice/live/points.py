@@ -113,6 +113,7 @@ def text_points(frames: Sequence[TextFrame], files: dict[str, str]) -> list[Poin
     """The points that a traceback's text tells, for frames whose file is at hand (`files`: path shown -> file)."""
     points: list[Point] = []
     caller: Point | None = None
+    frames = [frame for frame in frames if not frame.is_ours]
     for number, frame in enumerate(frames):
         file = files.get(frame.path)
         if file is None or not frame.is_user:

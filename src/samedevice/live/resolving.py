@@ -3,12 +3,13 @@
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 from samedevice.live.points import Point
 from samedevice.live.sources import Found, Sources
 from samedevice.program import bindings as b
-from samedevice.program.frames import FUNCTIONS, ancestors, scope_of, tree_of
+from samedevice.program.frames import FUNCTIONS, ancestors, scope_of
 from samedevice.program.values import MISSING, evaluate_in, is_module, is_tensor
 
 LOADERS = ("DataLoader", "StatefulDataLoader")
@@ -272,13 +273,14 @@ class Resolver:
         return None
 
     def _class_named(self, kind: type) -> Found | None:
-        for file, node in b.class_definitions(kind):
-            if node.name == kind.__name__:
-                known = self.sources._known(file)
-                tree = tree_of(known)
-                for inner in ast.walk(tree) if tree is not None else ():
-                    if isinstance(inner, ast.ClassDef) and inner.name == kind.__name__:
-                        return Found(inner, known)
+        """The definition of a live class: by the file of its module, or of its methods (a notebook has no file)."""
+        files = [file for file, node in b.class_definitions(kind) if node.name == kind.__name__]
+        files += [f.__code__.co_filename for f in vars(kind).values() if isinstance(f, FunctionType)]
+        for file in dict.fromkeys(files):
+            known = self.sources.known(file)
+            for inner in self.sources.classes(known):
+                if inner.name == kind.__name__:
+                    return Found(inner, known)
         return None
 
     @staticmethod

@@ -93,10 +93,10 @@ class Sources:
             base = start.joinpath(*name.split(".")) if name else start
             for candidate in (base.with_suffix(".py"), base / "__init__.py"):
                 if (name or candidate.name == "__init__.py") and candidate.is_file():
-                    return self._known(str(candidate))
+                    return self.known(str(candidate))
         return None
 
-    def _known(self, path: str) -> str:
+    def known(self, path: str) -> str:
         """The path under which the file is known already."""
         real = os.path.realpath(path)
         return next((f for f in self.files if os.path.realpath(f) == real), path)

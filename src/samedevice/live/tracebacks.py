@@ -27,8 +27,9 @@ _CLASS = re.compile(r"((?:[A-Za-z_]\w{0,80}\.){0,6}[A-Za-z_]\w{0,80}) ?: ?$")
 _CLASS_LINE = re.compile(
     r"(?:E {1,12})?((?:[A-Za-z_]\w{0,80}\.){0,6}[A-Z]\w{0,80}(?:Error|Exception|Warning|Interrupt|Exit|Unsupported|Mismatch)): ?"
 )
+_OURS = ("/samedevice/virtual/", "/samedevice/program/", "/samedevice/cli/", "/samedevice/live/")
 _NOT_USER = (
-    "/samedevice/virtual/", "/samedevice/program/", "/samedevice/cli/","site-packages", "dist-packages", "/lib/python3", "\\lib\\python3", "<frozen ", "<string>", "<__array_function__", "importlib/_bootstrap")  # fmt: skip
+    *_OURS,"site-packages", "dist-packages", "/lib/python3", "\\lib\\python3", "<frozen ", "<string>", "<__array_function__", "importlib/_bootstrap")  # fmt: skip
 _HOME_LIB = re.compile(
     r"[/\\](?:Lib|lib)[/\\](?:threading|runpy|multiprocessing|concurrent|contextlib|unittest|asyncio)\b"
 )
@@ -52,6 +53,11 @@ class TextFrame:
     number: int = 0
     cell: int | None = None
     marked: tuple[int, int] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """A frame of samedevice's own, which no other program has."""
+        return any(part in self.path for part in _OURS)
 
     @property
     def is_user(self) -> bool:

@@ -91,6 +91,7 @@ FAMILIES = (
         ("cuda-in-forked-worker",),
         (
             wording("Cannot re-initialize CUDA in forked subprocess.", "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method", "0.4"),
+            wording("CUDA error: initialization error", "CUDA error: initialization error\nCUDA kernel errors might be asynchronously reported at some other API call", "1.0"),
             wording("Cannot re-initialize XPU in forked subprocess.", "Cannot re-initialize XPU in forked subprocess. To use XPU with multiprocessing, you must use the 'spawn' start method", "2.3"),
         ),
     ),
