@@ -218,6 +218,7 @@ def optimizer_method(run: Run, owner: Instance, name: str, args: Args, node: ast
     """`step`, `load_state_dict`, … of an optimizer."""
     params: tuple[Param, ...] = owner.cells.get("#params") or ()
     if name == "step":
+        sanity(run, owner, args, node, frame)
         states: tuple[Any, ...] | None = owner.cells.get("#state")
         if states is not None:
             for param, dev in zip(params, states, strict=False):
@@ -238,6 +239,22 @@ def optimizer_method(run: Run, owner: Instance, name: str, args: Args, node: ast
     elif name == "state_dict":
         return Unknown()
     return NONE
+
+
+def sanity(run: Run, owner: Instance, args: Args, node: ast.AST, frame: Frame) -> None:
+    """A step needs gradients, and gradients need to be cleared; said only where the whole program is at hand."""
+    if run.entry or args or not run.loads or owner.class_name == "LBFGS":
+        return
+    texts = [run.file.text, *(m.file.text for m in run.modules.values() if m.state != "new")]
+    if any(m.state == "opaque" for m in run.modules.values()):
+        return
+    if not any("backward(" in t or "autograd" in t or ".grad" in t for t in texts):
+        meet.simple(run, "no-backward", "step", node, frame, None)
+    elif run.repeats and not any(
+        "zero_grad" in t or ".grad = None" in t or "set_to_none" in t or ".grad" in t.replace(".grad_", "")
+        for t in texts
+    ):
+        meet.simple(run, "no-zero-grad", "step", node, frame, None)
 
 
 def set_item(

@@ -368,7 +368,7 @@ def chosen_host(tensor: Tensor) -> Cause:
     )
     if inside:
         return Cause("hardcoded-device", birth)
-    return Cause("device-chosen-twice", site)
+    return Cause("device-chosen-twice" if site.function == "<module>" else "device-mismatch", site)
 
 
 def of_batch(found: Found, tensor: Tensor, use: Site | None = None) -> Cause:
@@ -607,6 +607,8 @@ KINDS: dict[str, Any] = {
     "pin": at("pinning-gpu-tensor", "loader"),
     "generator": of_generator,
     "default-generator": simple("default-device-leak"),
+    "no-backward": simple("step-without-backward"),
+    "no-zero-grad": simple("missing-zero-grad"),
     "lengths": simple("lengths-on-gpu"),
     "meta": of_meta,
     "data-parallel": of_replicated,

@@ -282,6 +282,7 @@ def exec_for(run: Run, node: ast.For | ast.AsyncFor, frame: Frame) -> int:
     known, rest = iteration.items_of(run, iterable, node, frame)
     frame.breaks.append([])
     signal = FALL
+    run.repeats += 1
     try:
         if rest is None and len(known) <= UNROLL:
             for item in known:
@@ -297,10 +298,9 @@ def exec_for(run: Run, node: ast.For | ast.AsyncFor, frame: Frame) -> int:
                 if signal in (BREAK, RETURN, RAISE):
                     break
     finally:
+        run.repeats -= 1
         ended = frame.breaks.pop()
     absorb(run, ended)
-    if signal == RETURN and rest is None:
-        return RETURN
     if signal == RETURN:
         return RETURN
     if signal != BREAK:

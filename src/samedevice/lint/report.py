@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from importlib import import_module
 
 from samedevice.lint.causes import Cause
 from samedevice.lint.meet import Found
@@ -9,6 +10,7 @@ from samedevice.lint.run import Run
 from samedevice.lint.values import Event, Site, Tensor
 from samedevice.model.diagnostic import Confidence, Diagnostic, TensorFact
 from samedevice.model.meeting import Happening, Meeting, Place
+from samedevice.rules.rule import Rule
 from samedevice.source.edits import locate
 
 
@@ -87,17 +89,14 @@ def meeting(found: Found, cause: Cause) -> Meeting:
 
 def diagnostics(run: Run, selected: Callable[[str], bool]) -> list[Diagnostic]:
     """The diagnostics of a run, each mistake once."""
-    from samedevice.rules.rule import all_rules
-
     best: dict[tuple[object, ...], Diagnostic] = {}
     if not run.meetings:
         return []
-    rules = all_rules()
     for found in run.meetings:
         cause: Cause | None = found.cause
-        if cause is None or not selected(cause.rule) or cause.rule not in rules:
+        if cause is None or not cause.rule or not selected(cause.rule):
             continue
-        rule = rules[cause.rule]
+        rule = rule_called(cause.rule)
         told = meeting(found, cause)
         said = rule.lint(told)
         if said is None:
@@ -121,6 +120,12 @@ def diagnostics(run: Run, selected: Callable[[str], bool]) -> list[Diagnostic]:
         if known is None:
             best[key] = diagnostic
     return sorted(best.values(), key=lambda d: (d.location.path, d.location.line, d.location.column, d.rule))
+
+
+def rule_called(name: str) -> Rule:
+    """One rule, without importing the others."""
+    import_module("samedevice.rules." + name.replace("-", "_"))
+    return Rule._registry[name]
 
 
 def facts(told: Meeting) -> tuple[TensorFact, ...]:

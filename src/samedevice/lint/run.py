@@ -94,6 +94,8 @@ class Run:
         self.meetings: list[Any] = []
         self.seen: set[Any] = set()
         self.quiet = 0
+        #: depth of loops around the present statement, through all calls
+        self.repeats = 0
         #: whether imported files are run; else only the outline of their classes is looked at
         self.loads = True
         self.entry = 0

@@ -266,6 +266,19 @@ def insert_before(path: str, text: str, statement: ast.stmt, new: str) -> Edit |
     return source.edit(path, start, start, new + line_end(source) + indent)
 
 
+def insert_after(path: str, text: str, statement: ast.stmt, new: str) -> Edit | None:
+    """A line of its own behind a statement, at the same depth."""
+    source = Text.of(text)
+    indent = indentation(source, statement)
+    end = source.end(statement)
+    rest = source.line(statement.end_lineno or statement.lineno)
+    behind = rest[end - source.lines[(statement.end_lineno or statement.lineno) - 1] :].strip()
+    if indent is None or (behind and not behind.startswith("#")):
+        return None
+    at = end + len(rest[end - source.lines[(statement.end_lineno or statement.lineno) - 1] :].rstrip("\r\n"))
+    return source.edit(path, at, at, line_end(source) + indent + new)
+
+
 def insert_first(
     path: str, text: str, block: ast.For | ast.While | ast.With | ast.FunctionDef, new: str
 ) -> Edit | None:
@@ -281,6 +294,65 @@ def insert_first(
     if first.lineno == block.lineno:
         return None
     return insert_before(path, text, first, new)
+
+
+def whole_lines(source: Text, statement: ast.stmt) -> tuple[int, int] | None:
+    """From the start of a statement's first line to the start of the line after it; None when it shares them."""
+    if indentation(source, statement) is None:
+        return None
+    start = source.lines[statement.lineno - 1]
+    last = statement.end_lineno or statement.lineno
+    end = source.lines[last] if last < len(source.lines) else len(source.text)
+    behind = source.text[source.end(statement) : end].strip()
+    return (start, end) if not behind or behind.startswith("#") else None
+
+
+def insert_after(path: str, text: str, statement: ast.stmt, new: str) -> Edit | None:
+    """A line of its own behind a statement, at the same depth."""
+    source = Text.of(text)
+    indent, lines = indentation(source, statement), whole_lines(source, statement)
+    if indent is None or lines is None:
+        return None
+    end = line_end(source)
+    if lines[1] == len(source.text) and not source.text.endswith(("\n", "\r")):
+        return source.edit(path, lines[1], lines[1], end + indent + new)
+    return source.edit(path, lines[1], lines[1], indent + new + end)
+
+
+def relocate(path: str, text: str, statement: ast.stmt, before: ast.stmt) -> list[Edit] | None:
+    """Take a statement's lines to the front of another statement of the same depth."""
+    source = Text.of(text)
+    lines, place = whole_lines(source, statement), whole_lines(source, before)
+    if lines is None or place is None or indentation(source, statement) != indentation(source, before):
+        return None
+    moved = source.text[lines[0] : lines[1]]
+    if not moved.endswith(("\n", "\r")):
+        moved += line_end(source)
+    return [
+        source.edit(path, lines[0], lines[1], ""),
+        source.edit(path, place[0], place[0], moved),
+    ]
+
+
+def without_keyword(path: str, text: str, call: ast.Call, name: str) -> Edit | None:
+    """The keyword argument taken out of a call, with its comma; None when a comment would be lost."""
+    source = Text.of(text)
+    at = next((k for k in call.keywords if k.arg == name), None)
+    if at is None:
+        return None
+    start, end = source.start(at), source.end(at)
+    close = source.end(call) - 1
+    token, where = next_token(source.text, end, close)
+    if token == ",":
+        following, after = next_token(source.text, where + 1, close)
+        end = after if following is not None else where + 1
+    if token != "," or following is None:
+        before = source.text[:start].rstrip()
+        if before.endswith(","):
+            start = len(before) - 1
+    if "#" in source.text[start : source.start(at)] + source.text[source.end(at) : end]:
+        return None
+    return source.edit(path, start, end, "")
 
 
 def line_end(source: Text) -> str:
