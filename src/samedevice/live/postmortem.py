@@ -31,11 +31,14 @@ def explain_exception(exception: BaseException) -> Autopsy | None:
     """The device error in an exception or in what it was raised from; None when there is none."""
     for current in _chain(exception):
         text = _text(current)
-        match = match_message(text, exact_only=True)
-        if match is None:
-            continue
         if _is_wrapped(text):
-            return explain_text(text)
+            found = explain_text(text)
+            if found is not None:
+                return found
+            continue
+        match = match_message(text)
+        if match is None or not (match.wording.template.exact or match.begin == 0):
+            continue
         return _from_live(current, match, text)
     return None
 

@@ -59,4 +59,16 @@ FAMILIES = (
         ),
         T("Loading a checkpoint by hand into `optimizer.state` is the usual way to get here; `load_state_dict` moves the state itself", "Meist wurde ein Checkpoint von Hand nach `optimizer.state` geladen; `load_state_dict` verschiebt den Zustand selbst"),
     ),
+    Family(
+        "non-leaf-parameter",
+        Kind.LEAF,
+        T("An optimizer got a tensor that is the result of a move, not a parameter", "Ein Optimierer bekam einen Tensor, der Ergebnis einer Verschiebung ist, kein Parameter"),
+        T("`nn.Parameter(…).to(device)` and `tensor.requires_grad_().to(device)` give a copy that was computed: it is no leaf, gets no `.grad`, and cannot be optimised", "`nn.Parameter(…).to(device)` und `tensor.requires_grad_().to(device)` ergeben eine berechnete Kopie: sie ist kein Blatt, bekommt kein `.grad` und lässt sich nicht optimieren"),
+        ("parameter-lost-by-move",),
+        (
+            wording("can't optimize a non-leaf Tensor", "can't optimize a non-leaf Tensor", "0.4"),
+            wording("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed.", "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward().", "1.5"),
+        ),
+        T("It works on the CPU, where `.to` returns the tensor itself: the error shows only with a GPU", "Auf der CPU läuft es, weil `.to` dort den Tensor selbst zurückgibt: der Fehler zeigt sich erst mit GPU"),
+    ),
 )  # fmt: skip
