@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from samedevice.cli import Parser
+from samedevice.cli.audits import Audits, add_options
 from samedevice.cli.output import check_writable, write_report
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
@@ -98,6 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", default=None, metavar="FILE", help="write the report to FILE (`-`: standard output)"
     )
+    add_options(parser)
     parser.add_argument("--no-progress", action="store_true", help="no progress lines on a terminal")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]", help=argparse.SUPPRESS
@@ -168,6 +170,7 @@ def check(program: Program, options: argparse.Namespace) -> int:
     output = options.output if options.output in (None, "-") else os.path.abspath(options.output)
     if output not in (None, "-"):
         check_writable(output)  # before a long run, not after it
+    audits = Audits(options)
     prepared = prepare(program)
     diagnoser = _diagnoser(options)
     with virtual_gpus(
@@ -177,7 +180,11 @@ def check(program: Program, options: argparse.Namespace) -> int:
         diagnoser=diagnoser,
         max_batches=options.max_batches,
     ) as engine:
-        with _progress(engine, diagnoser, started, options), _time_limit(options.time_limit):
+        with (
+            _progress(engine, diagnoser, started, options),
+            audits.watching(),
+            _time_limit(options.time_limit),
+        ):
             ending = run(prepared)
             try:
                 finish(ending)
@@ -188,6 +195,7 @@ def check(program: Program, options: argparse.Namespace) -> int:
         )
         diagnostics = diagnoser.diagnostics()
         notes = list(engine.session.notes)
+        inventory = audits.finish(prepared.module, ending)
     hint = _gpu_hint(ending.exception, options.gpus)
     if ending.exception is not None and not isinstance(ending.exception, TimeUp):
         show(without_own_frames(ending.exception))
@@ -201,6 +209,7 @@ def check(program: Program, options: argparse.Namespace) -> int:
         notes=tuple(notes),
         seconds=time.monotonic() - started,
     )
+    audits.write_page(outcome, None, inventory, folder)
     write_report(outcome, options.format, output, root=folder)
     if isinstance(ending.exception, KeyboardInterrupt):
         return 130

@@ -33,11 +33,11 @@ def anchor_in(
         if name in bound and name not in names and is_tensor(value) and device_of(value) == device:
             return f"{name}.device"
     owner = known.get(names[0]) if names else None
-    if owner is not None and _is_device(instance_dict(owner).get("device"), device):
+    if owner is not None and is_device(instance_dict(owner).get("device"), device):
         return f"{names[0]}.device"
     for space in (known, frame.f_globals):
         for name in ("device", "dev", "DEVICE"):
-            if _is_device(space.get(name), device):
+            if is_device(space.get(name), device):
                 return name
     if is_module(owner):
         for name, value in instance_dict(owner).get("_parameters", {}).items():
@@ -66,7 +66,7 @@ def _bound_above(scope: ast.AST | None, line: int) -> set[str]:
     }
 
 
-def _is_device(value: Any, device: str) -> bool:
+def is_device(value: Any, device: str) -> bool:
     """A device or device string that means `device` ("cuda" means cuda:0)."""
     if type(value).__name__ != "device" and not isinstance(value, str):
         return False

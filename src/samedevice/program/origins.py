@@ -237,7 +237,27 @@ class _Trace:
             return self.back(node.func.value, where, budget - 1)
         if called in ("zip", "enumerate", "cycle", "list", "tuple") and node.args:
             return self.back(node.args[-1], where, budget - 1)
+        returned = self._returned(node, where)
+        if returned is not None:
+            return self.back(returned, Where(where.filename), budget - 1)
         return [self.turn("unknown", node, where.filename)]
+
+    def _returned(self, call: ast.Call, where: Where) -> ast.expr | None:
+        """What a function of the same file returns; of several the one that names the device."""
+        tree = tree_of(where.filename)
+        if tree is None or not isinstance(call.func, ast.Name):
+            return None
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == call.func.id:
+                values = [
+                    n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None
+                ]
+                kind = (self.device or "").partition(":")[0]
+                for value in values:
+                    words = [n.value for n in ast.walk(value) if isinstance(n, ast.Constant)]
+                    if any(isinstance(w, str) and w.partition(":")[0] == kind for w in words):
+                        return value
+        return None
 
     def _name(self, node: ast.Name, where: Where, budget: int, parameter: bool = False) -> list[Turn]:
         scope = scope_of(node)

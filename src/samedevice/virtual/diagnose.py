@@ -1,18 +1,22 @@
 """From the mismatches of a run to its mistakes: each cause once, with a count, in the order of time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from samedevice.model.diagnostic import Diagnostic, Location, Raised, TensorFact
+from samedevice.model.fix import Fix
 from samedevice.model.scene import Holder, Kind, Operand, Scene
-from samedevice.program.files import SKIP, kind_of
+from samedevice.program.files import SKIP, START, USER, kind_of
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Names, Sites
 from samedevice.virtual.engine import Settlement
 from samedevice.virtual.postmortem import scene_of_exception
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.scenes import SceneBuilder
+from samedevice.virtual.surroundings import Surroundings
 from samedevice.virtual.tags import CPU, tag_of
 
 if TYPE_CHECKING:
@@ -20,15 +24,19 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 
+#: edits that are thought of for one mistake
+MOST_FIXES = 6
+
 #: different places of mismatches that are looked at in full; beyond it they are only counted
 MOST_SCENES = 300
 
 
 @dataclass(slots=True)
 class Mistake:
-    """One mistake of the run and how often it fired."""
+    """One mistake of the run, how often it fired, and the edits that may take it out."""
 
     diagnostic: Diagnostic
+    fixes: tuple[Fix, ...] = ()
     count: int = 0
 
 
@@ -50,6 +58,8 @@ class Diagnoser:
 
     def __init__(self) -> None:
         self.mistakes: dict[Key, Mistake] = {}
+        #: work out fixes; None looks at no sources for them
+        self.editable: Callable[[str], bool] = _users
         self._seen: dict[Key, Verdict] = {}
         self._rules = sorted(all_rules().values(), key=lambda r: -r.specificity)
 
@@ -85,20 +95,27 @@ class Diagnoser:
     def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
         if len(self._seen) >= MOST_SCENES:
             return next(reversed(self._seen.values()))
-        scene = SceneBuilder(refusal, frame, engine.session, engine.machine.count).build()
+        builder = SceneBuilder(refusal, frame, engine.session, engine.machine.count)
+        scene = builder.build()
         rule, recognition = recognise(self._rules, scene)
-        mistake = self._mistake(rule, recognition, scene)
+        mistake = self._mistake(rule, recognition, scene, Surroundings(builder.users).names)
         culprit = scene.culprit
         relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
         return Verdict(mistake, _where_to(scene), relocate)
 
-    def _mistake(self, rule: Rule, recognition: Recognition, scene: Scene) -> Mistake:
+    def _mistake(
+        self, rule: Rule, recognition: Recognition, scene: Scene, names: Names | None = None
+    ) -> Mistake:
         """The mistake with this cause, a new one if it was not met before."""
         own = recognition.cause
         cause = (rule.name, own if own is not None else _line(recognition.location))
         mistake = self.mistakes.get(cause)
         if mistake is None:
-            mistake = self.mistakes[cause] = Mistake(diagnostic_of(rule, recognition, scene))
+            fixes = fixes_of(rule, recognition, scene, Sites(START, names, self.editable))
+            diagnostic = diagnostic_of(rule, recognition, scene)
+            if fixes:
+                diagnostic = replace(diagnostic, fix=fixes[0])
+            mistake = self.mistakes[cause] = Mistake(diagnostic, fixes)
         return mistake
 
     def diagnostics(self) -> list[Diagnostic]:
@@ -111,6 +128,22 @@ class Diagnoser:
                 replace(mistake.diagnostic, count=mistake.count, raised=replace(raised, count=mistake.count))
             )
         return found
+
+
+def fixes_of(rule: Rule, found: Recognition, scene: Scene, sites: Sites) -> tuple[Fix, ...]:
+    """The edits that may take a mistake out, each once, the best first."""
+    fixes = [] if found.fix is None else [found.fix]
+    for fix in rule.repairs(scene, found, sites):
+        if all(fix.edits != known.edits for known in fixes):
+            fixes.append(fix)
+        if len(fixes) >= MOST_FIXES:
+            break
+    return tuple(fixes)
+
+
+def _users(path: str) -> bool:
+    """Whether a file is the user's own."""
+    return kind_of(path) == USER
 
 
 def _where_to(scene: Scene) -> int | None:

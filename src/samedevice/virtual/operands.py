@@ -451,7 +451,7 @@ class OperandReader:
         wanted = device_argument(node)
         if wanted is None:
             return None
-        if isinstance(wanted, ast.Call):  # `.cpu()` and `.cuda()` say it themselves
+        if wanted is node:  # `.cpu()` and `.cuda()` say it themselves
             return Decision("literal", location_of(wanted, spot.filename), text_of(wanted, spot.filename))
         live = self.holdings.live(spot.code)
         callers: tuple[Spot, ...] = ()

@@ -297,9 +297,9 @@ class SceneBuilder:
         default = torch.utils._device.CURRENT_DEVICE
         if default is not None and str(default).startswith("cuda"):
             extra["default_device"] = str(default)
-            for filename, call in b.calls_of(
-                {"set_default_device", "set_default_tensor_type"}, b.user_files()
-            ):
+            running = [f.f_code.co_filename for f in reversed(self.users)]
+            files = list(dict.fromkeys([*running, *b.user_files()]))
+            for filename, call in b.calls_of({"set_default_device", "set_default_tensor_type"}, files)[:1]:
                 extra["default_set"] = step_of_statement(
                     call, filename, Action.ASSIGNED, "torch.set_default_device"
                 )
