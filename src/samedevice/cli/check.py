@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import pickle
 import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -39,6 +40,7 @@ examples:
   samedevice check train.py --epochs 3
   samedevice check --gpus 2 --max-batches 2 -m mypkg.train --config small.yaml
   samedevice check --format sarif --output report.sarif train.py
+  samedevice check --fix --unsafe-fixes train.py
 
 Options of samedevice stand before the script, options of the program after it.
 The program behaves as on a machine with N GPUs, and prints the numbers that it
@@ -100,6 +102,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--output", default=None, metavar="FILE", help="write the report to FILE (`-`: standard output)"
     )
     add_options(parser)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="edit the program, run it again, and keep what a run proves (several runs)",
+    )
+    parser.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: edits that may change behaviour too"
+    )
+    parser.add_argument(
+        "--diff", action="store_true", help="like --fix, but write nothing: print the changes as a unified diff"
+    )
+    parser.add_argument("--record", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--no-progress", action="store_true", help="no progress lines on a terminal")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]", help=argparse.SUPPRESS
@@ -154,7 +169,28 @@ def main(words: Sequence[str]) -> int:
     parser = build_parser()
     own, rest = split_words(parser, words)
     options = parser.parse_args(own)
-    return check(program_from(rest), options)
+    program = program_from(rest)
+    if options.fix or options.diff:
+        from samedevice.cli.fixing import fix
+
+        return fix(program, options)
+    return run_plainly(program, options) if options.plain else check(program, options)
+
+
+def run_plainly(program: Program, options: argparse.Namespace) -> int:
+    """Run the program without virtual GPUs, as long as it would run with them; for comparison."""
+    prepared = prepare(program)
+    with ExitStack() as limits:
+        if options.max_batches is not None:
+            from samedevice.virtual.loaders import at_most
+
+            limits.enter_context(at_most(options.max_batches))
+        limits.enter_context(_time_limit(options.time_limit))
+        ending = run(prepared)
+        finish(ending)
+    if ending.exception is not None and not isinstance(ending.exception, TimeUp):
+        show(without_own_frames(ending.exception))
+    return ending.status
 
 
 def check(program: Program, options: argparse.Namespace) -> int:
@@ -210,7 +246,11 @@ def check(program: Program, options: argparse.Namespace) -> int:
         seconds=time.monotonic() - started,
     )
     audits.write_page(outcome, None, inventory, folder)
-    write_report(outcome, options.format, output, root=folder)
+    if options.record is not None:
+        with open(options.record, "wb") as stream:
+            pickle.dump((outcome, diagnoser.fixes()), stream)
+    else:
+        write_report(outcome, options.format, output, root=folder)
     if isinstance(ending.exception, KeyboardInterrupt):
         return 130
     failed = ending.status != 0 and not by_mistake and not isinstance(ending.exception, TimeUp)

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from samedevice.cli import Parser
+from samedevice.cli.audits import Audits, add_options
 from samedevice.cli.check import (
     TimeUp,
     _died_of_mismatch,
@@ -87,8 +88,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--format", choices=("text", "json", "sarif", "github"), default="text", help="form of the report")
     add("--output", default=None, metavar="FILE", help="write the report to FILE (`-`: standard output)")
-    add("--html", default=None, metavar="FILE", help="write a page with timeline, map and table to FILE")
     add("--perfetto", default=None, metavar="FILE", help="write a trace for ui.perfetto.dev to FILE")
+    add_options(parser)
     add("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]", help=argparse.SUPPRESS)
     return parser
 
@@ -114,17 +115,18 @@ def profile(program: Program, options: argparse.Namespace) -> int:
 
     cost = cost_model(options.pcie, options.pinned_rate, options.pageable_rate)
     started = time.monotonic()
-    paths = {name: _absolute(getattr(options, name)) for name in ("output", "html", "perfetto")}
+    paths = {name: _absolute(getattr(options, name)) for name in ("output", "perfetto")}
+    audits = Audits(options)
     folder = os.getcwd()
     prepared = prepare(program)
     with _recording(options, cost) as (recorder, notes):
-        with _time_limit(options.time_limit):
+        with audits.watching(), _time_limit(options.time_limit):
             ending = run(prepared)
             try:
                 finish(ending)
             except KeyboardInterrupt as error:
                 ending = Ending(error, 130)
-        inventory = _inventory(prepared.module, ending) if options.html else None
+        inventory = audits.finish(prepared.module, ending)
     found = summarise(recorder, cost, measured=options.real)
     _tell_failure(ending, options)
     outcome = Outcome(
@@ -135,7 +137,8 @@ def profile(program: Program, options: argparse.Namespace) -> int:
         notes=tuple(notes),
         seconds=time.monotonic() - started,
     )
-    _write(outcome, found, inventory, options, paths, folder)
+    audits.write_page(outcome, found, inventory, folder)
+    _write(outcome, found, options, paths, folder)
     if isinstance(ending.exception, KeyboardInterrupt):
         return 130
     failed = ending.status != 0 and not isinstance(ending.exception, TimeUp)
@@ -190,26 +193,6 @@ def _recording(options: argparse.Namespace, cost: CostModel) -> Iterator[tuple[R
             )
 
 
-def _inventory(module: Any, ending: Ending) -> Any:
-    """Where the program's models lie, at its end or where it died."""
-    from samedevice.inventory.gather import objects_of
-    from samedevice.inventory.record import Inventory
-    from samedevice.inventory.walk import Walker
-
-    spaces = [vars(module)]
-    traceback = ending.exception.__traceback__ if ending.exception is not None else None
-    while traceback is not None:
-        spaces.append(traceback.tb_frame.f_locals)
-        traceback = traceback.tb_next
-    try:
-        return Inventory(Walker().sections(objects_of(spaces)))
-    except Exception as error:
-        print(
-            f"samedevice: the map of the models is missing: {type(error).__name__}: {error}", file=sys.stderr
-        )
-        return None
-
-
 def _tell_failure(ending: Ending, options: argparse.Namespace) -> None:
     if ending.exception is not None and not isinstance(ending.exception, TimeUp):
         show(without_own_frames(ending.exception))
@@ -221,15 +204,10 @@ def _tell_failure(ending: Ending, options: argparse.Namespace) -> None:
 def _write(
     outcome: Outcome,
     found: Any,
-    inventory: Any,
     options: argparse.Namespace,
     paths: dict[str, str | None],
     folder: str,
 ) -> None:
-    if paths["html"]:
-        from samedevice.report.html import render_page
-
-        write_atomically(paths["html"], render_page(outcome, found, inventory, root=folder))
     if paths["perfetto"]:
         from samedevice.report.perfetto import render_trace
 
