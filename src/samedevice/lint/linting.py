@@ -109,8 +109,8 @@ class Linter:
         """Results as they come, of this process or of several."""
         processes = process_count(paths, workspace, self.jobs)
         collecting = gc.isenabled()
-        # Syntax trees have no cycles; looking for some in millions of nodes takes longer than parsing.
         gc.disable()
+        workspace.collects = True
         try:
             if processes == 1:
                 for one in examine_here(workspace, paths):
@@ -121,6 +121,8 @@ class Linter:
                         cache.learn_modules(resolved)
                     yield batch
         finally:
+            workspace.collects = False
+            gc.unfreeze()
             if collecting:
                 gc.enable()
 

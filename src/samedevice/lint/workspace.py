@@ -1,6 +1,7 @@
 """The files of one run: read, decoded, parsed once, analysed with the imports of their project at hand."""
 
 import ast
+import gc
 import os
 import sys
 import warnings
@@ -58,11 +59,15 @@ class Workspace:
         selected: whether a rule is looked for.
         tops: folders given as arguments, and the working directory: where the search for imports ends.
         overlay: contents that stand for those on disk (standard input, fixes not yet written), by path.
+        collects: the collector of cycles is off, and the workspace calls it. Looking for cycles in
+            syntax trees takes longer than parsing; but an analysis leaves some behind, and its file's
+            tree with them. So all that is older is put out of the collector's sight first.
     """
 
     selected: Callable[[str], bool]
     tops: tuple[str, ...] = ()
     overlay: dict[str, bytes] = field(default_factory=dict)
+    collects: bool = False
     listing: Listing = field(default_factory=Listing)
     projects: dict[tuple[str, str | None], "RootProject"] = field(default_factory=dict)
     trees: dict[str, tuple[ast.Module, int]] = field(default_factory=dict)
@@ -137,6 +142,8 @@ class Workspace:
         self, file: SourceFile, project: "RootProject"
     ) -> tuple[tuple[Diagnostic, ...], tuple[str, ...], str | None]:
         """(diagnostics, files read, our own failure); the user's files must never crash the tool."""
+        if self.collects:
+            gc.freeze()
         try:
             result = analyse_file(file, project, self.selected)
         except Exception as error:  # the outermost edge around the analysis
@@ -144,6 +151,9 @@ class Workspace:
                 raise
             told = f"{type(error).__name__}: {error}"
             return (), (), f"samedevice failed here, which is a mistake in samedevice itself ({told})"
+        finally:
+            if self.collects:
+                gc.collect(0)
         reads = tuple(sorted(path for path in result.reads if path != file.path))
         return tuple(result.diagnostics), reads, None
 
@@ -168,9 +178,9 @@ class Workspace:
             if self.kept <= KEPT_CHARACTERS // 2:
                 break
             self.kept -= self.trees.pop(path)[1]
-            for project in self.projects.values():
-                file = project.by_path.get(path)
-                if file is not None:
+        for project in self.projects.values():
+            for path, file in project.by_path.items():
+                if path not in self.trees:
                     file.tree = None
 
     def project(self, place: Place) -> "RootProject":
@@ -188,11 +198,7 @@ class Workspace:
 
     def recipe(self) -> Callable[[], "Workspace"]:
         """What makes an equal workspace in another process."""
-        return partial(Workspace, self.selected, self.tops, self.overlay, here=self.here)
-
-    def changed(self, contents: dict[str, bytes]) -> "Workspace":
-        """A workspace in which some files have new contents."""
-        return Workspace(self.selected, self.tops, {**self.overlay, **contents}, here=self.here)
+        return partial(Workspace, self.selected, self.tops, self.overlay, self.collects, here=self.here)
 
 
 class RootProject(Project):
