@@ -1,0 +1,7 @@
+import torch
+from torch.utils.data import TensorDataset, random_split
+
+torch.set_default_device("cuda")
+data = TensorDataset(torch.rand(10, 3))
+train, valid = random_split(data, [8, 2], generator=torch.Generator(device="cuda"))
+print(len(train), len(valid))

@@ -1,0 +1,12 @@
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda")
+net = nn.Linear(4, 2).to(device)
+data = TensorDataset(torch.rand(6, 4), torch.randint(0, 2, (6,)))
+for batch in DataLoader(data, batch_size=3):
+
+    x, y = [item.to(device) for item in batch]
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()

@@ -1,0 +1,43 @@
+"""Running a program on virtual GPUs inside the test process, and what was found in it."""
+
+import contextlib
+import io
+import random
+import runpy
+import sys
+from pathlib import Path
+
+import torch
+
+from samedevice.cli.check import _died_of_mismatch
+from samedevice.model.diagnostic import Diagnostic
+from samedevice.virtual import virtual_gpus
+from samedevice.virtual.diagnose import Diagnoser
+
+
+def diagnose(script: Path, gpus: int = 1) -> list[Diagnostic]:
+    """The diagnostics of a script; an exception of PyTorch's own is part of the result."""
+    diagnoser = Diagnoser()
+    loaded = set(sys.modules)
+    sys.path.insert(0, str(script.parent))
+    torch.manual_seed(0)
+    random.seed(0)
+    before = sys.argv
+    sys.argv = [str(script)]
+    try:
+        with virtual_gpus(gpus, "report", diagnoser=diagnoser) as engine:
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    runpy.run_path(str(script), run_name="__main__")
+            except Exception as error:
+                if not _died_of_mismatch(error) and not diagnoser.died(error, engine):
+                    raise
+            finally:
+                torch.set_default_device(None)
+    finally:
+        sys.argv = before
+        sys.path.remove(str(script.parent))
+        for name in set(sys.modules) - loaded:
+            if str(script.parent) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+    return diagnoser.diagnostics()
