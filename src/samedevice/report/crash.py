@@ -4,7 +4,7 @@ from samedevice.live.postmortem import Autopsy
 from samedevice.live.sentences import say
 from samedevice.live.translation import translated
 from samedevice.model.diagnostic import Confidence, Diagnostic
-from samedevice.report.excerpt import Files
+from samedevice.report.excerpt import Files, ReadLines
 from samedevice.report.explanation import explanation_lines
 from samedevice.report.layout import Line, Span, plain, prose, wrap
 from samedevice.report.text import diagnostic_lines
@@ -18,18 +18,20 @@ def crash_lines(
     rank: int | None = None,
     root: str | None = None,
     traced: bool = False,
+    read: ReadLines | None = None,
 ) -> list[Line]:
     """The explanation as styled lines; `traced`: births were recorded, so a longer run would not tell more."""
+    reader = read if read is not None else Files(root)
     who = say("why-rank").filled(rank=str(rank)) if rank is not None else say("why")
     lines: list[Line] = [(), (Span(who.of(language), "title"),), ()]
     diagnostic = found.diagnostic
     if diagnostic is not None:
         # The traceback above has said what was raised and where.
         lines += diagnostic_lines(
-            _without_raised(translated(diagnostic, language)), "run", width=width, read=Files(root)
+            _without_raised(translated(diagnostic, language)), "run", width=width, read=reader
         )
     else:
-        page = explanation_lines(found.error, language, width=width, read=Files(root), below_traceback=True)
+        page = explanation_lines(found.error, language, width=width, read=reader, below_traceback=True)
         lines += page[1:] if page and not page[0] else page
     if (
         not traced
