@@ -18,7 +18,7 @@ _FACTORIES = (
 
 
 class CreateThenMove(Rule):
-    """Finds tensors that are made on the CPU only to be moved to the GPU, in every step.
+    """Checks for tensors that are made on the CPU only to be moved to the GPU, in every step.
 
     ## Why is this bad?
     `torch.zeros(n).to(device)` fills memory of the CPU and sends it over PCIe, where

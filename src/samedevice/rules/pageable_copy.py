@@ -10,7 +10,7 @@ LEAST = 256 * 1024
 
 
 class PageableCopy(Rule):
-    """Finds batches that are copied to the GPU out of pageable memory, in every step.
+    """Checks for batches that are copied to the GPU out of pageable memory, in every step.
 
     ## Why is this bad?
     The GPU can only read page-locked ("pinned") memory by itself. A copy out of ordinary memory goes through a

@@ -38,7 +38,7 @@ SMALL = 1024
 
 
 class SyncInLoop(Rule):
-    """Finds places where the host waits for the GPU in every step.
+    """Checks for places where the host waits for the GPU in every step.
 
     ## Why is this bad?
     The GPU works through a queue that the host fills ahead. `loss.item()`, `if mask.any():`, `print(loss)`, a

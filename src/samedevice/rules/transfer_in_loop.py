@@ -9,7 +9,7 @@ _ROUTE = {"h2d": "to the GPU", "d2h": "to the CPU", "d2d": "to another GPU"}
 
 
 class TransferInLoop(Rule):
-    """Finds data that crosses the bus in every step although it need not: the same bytes again, or there and back.
+    """Checks for data that crosses the bus in every step although it need not: the same bytes, or there and back.
 
     ## Why is this bad?
     A copy between CPU and GPU memory runs over PCIe, at a hundredth of the speed of GPU memory, and a blocking

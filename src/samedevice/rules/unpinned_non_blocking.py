@@ -10,7 +10,7 @@ LEAST = 4 * 1024
 
 
 class UnpinnedNonBlocking(Rule):
-    """Finds copies that ask for `non_blocking=True` out of memory that is not pinned.
+    """Checks for copies that ask for `non_blocking=True` out of memory that is not pinned.
 
     ## Why is this bad?
     Only a copy out of pinned memory can run while the host goes on. Out of ordinary memory
