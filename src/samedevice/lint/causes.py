@@ -8,6 +8,7 @@ from samedevice.lint.devices import same
 from samedevice.lint.meet import Found
 from samedevice.lint.run import Run
 from samedevice.lint.values import Device, Dict, Event, Instance, Param, Seq, Site, Stack, Tensor
+from samedevice.source.edits import statement_of
 from samedevice.torch_facts import api
 
 FORWARD = ("forward", "training_step", "validation_step", "test_step", "predict_step")
@@ -368,7 +369,19 @@ def chosen_host(tensor: Tensor) -> Cause:
     )
     if inside:
         return Cause("hardcoded-device", birth)
-    return Cause("device-chosen-twice" if site.function == "<module>" else "device-mismatch", site)
+    return Cause("device-chosen-twice" if is_choice(site) else "device-mismatch", site)
+
+
+def is_choice(site: Site) -> bool:
+    """Whether a device is chosen for a whole file: assigned to a name at its top."""
+    statement = statement_of(site.file.parsed(), site.node)
+    if (
+        site.function != "<module>"
+        or not isinstance(statement, ast.Assign | ast.AnnAssign)
+        or statement.value is None
+    ):
+        return False
+    return not any(isinstance(n, ast.Dict | ast.List | ast.Tuple) for n in ast.walk(statement.value))
 
 
 def of_batch(found: Found, tensor: Tensor, use: Site | None = None) -> Cause:
@@ -604,6 +617,8 @@ def of_meta(found: Found) -> Cause | None:
 KINDS: dict[str, Any] = {
     "discarded": simple("discarded-move"),
     "numpy": simple("numpy-on-gpu"),
+    "fork": at("cuda-in-forked-worker", "loader"),
+    "collective": simple("collective-on-wrong-device"),
     "pin": at("pinning-gpu-tensor", "loader"),
     "generator": of_generator,
     "default-generator": simple("default-device-leak"),

@@ -13,20 +13,24 @@ from functools import partial
 from samedevice.lint import calls, classes, modules
 from samedevice.lint.devices import Dev, symbol
 from samedevice.lint.run import Exhausted, Frame, Run
+from samedevice.lint.state import leaves
 from samedevice.lint.values import (
     UNKNOWN,
     Class,
     Device,
+    Dict,
     Event,
     Func,
     Instance,
     Module,
     Param,
+    Seq,
     Site,
     Tensor,
     Unknown,
     Value,
 )
+from samedevice.source.edits import Text
 
 #: calls that may begin a mistake: something made on the CPU, a conversion to NumPy
 TRIGGER_CALLS = (
@@ -46,6 +50,10 @@ MOVED_AWAY = re.compile(
 )
 #: an attribute that is a plain container, a layer that is built and called at once
 CONTAINERS = re.compile(r"\bself\.\w+\s*(?::[^=\n]*)?=\s*[\[{]|\bnn\.[A-Z]\w*\([^\n]*\)\(")
+#: what is made on such a line is registered, or becomes Python numbers
+SETTLED = re.compile(r"Parameter\(|register_buffer\(|\.item\(\)|\.tolist\(\)|^\s*#|>>>")
+#: without one of these nothing in a function is known to be elsewhere than on the CPU
+ELSEWHERE = re.compile(r"device|cuda|\.to\(|type_as\(|\bnn\.[A-Z]|\.numpy\(")
 #: methods that prepare a module, mostly before it is moved
 PREPARING = re.compile(
     r"init|reset|load|convert|from_|build|export|fuse|merge|state_dict|example|dummy|repr|post_|prepare|quant|prune|register|"
@@ -83,6 +91,8 @@ def look_at_the_rest(run: Run, module: Module) -> None:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             if id(statement) in run.reached or not touches(lines, statement):
                 continue
+            if not goes_elsewhere(run, statement):
+                continue
             value = module.env.get(statement.name)
             if isinstance(value, Func) and value.node is statement:
                 spent -= guarded(run, partial(function_entry, run, value))
@@ -101,7 +111,10 @@ def trigger_lines(text: str) -> list[int]:
     for found in TRIGGERS.finditer(text):
         offset = found.start()
         is_move = text.endswith((".to", ".cuda", ".cpu"), max(offset - 5, 0), offset)
-        if is_move and not MOVED_AWAY.match(text, text.rfind("\n", 0, offset) + 1):
+        start = text.rfind("\n", 0, offset) + 1
+        if is_move and not MOVED_AWAY.match(text, start):
+            continue
+        if SETTLED.search(text, start, text.find("\n", offset)):
             continue
         line += text.count("\n", at, offset)
         at = offset
@@ -133,6 +146,15 @@ def touches(lines: list[int], node: ast.stmt | ast.Lambda) -> bool:
     """Whether one of the lines lies within a statement."""
     index = bisect_left(lines, node.lineno)
     return index < len(lines) and lines[index] <= (node.end_lineno or 0)
+
+
+def goes_elsewhere(run: Run, node: ast.stmt) -> bool:
+    """Whether the text of a statement names anything that may not be on the CPU."""
+    starts = Text.of(run.file.text).lines
+    begin = starts[node.lineno - 1]
+    end = node.end_lineno or node.lineno
+    stop = starts[end] if end < len(starts) else len(run.file.text)
+    return ELSEWHERE.search(run.file.text, begin, stop) is not None
 
 
 def guarded(run: Run, look: Callable[[], None], budget: int = BUDGET) -> int:
@@ -217,9 +239,12 @@ def class_entry(run: Run, cls: Class, lines: list[int]) -> int:
         return autograd_entry(run, cls, lines)
     probe = Instance(cls, None, None)
     if not modules.is_module(probe):
-        return plain_entry(run, cls, lines)
+        return plain_entry(run, cls, lines) if goes_elsewhere(run, cls.node) else 0
     spent = 0
     init = cls.find("__init__")
+    inner = any(
+        isinstance(m, Func) and name != "__init__" and touches(lines, m.node) for name, m in cls.body.items()
+    )
     init_lines = init is not None and isinstance(init[1], Func) and touches(lines, init[1].node)
     for name, method in list(cls.body.items()):
         if (
@@ -235,13 +260,35 @@ def class_entry(run: Run, cls: Class, lines: list[int]) -> int:
         if not interesting:
             if name != "forward":
                 continue
-            if not any(isinstance(m, Func) and touches(lines, m.node) for m in cls.body.values()):
+            if not inner:
                 continue
-        spent += guarded(run, partial(module_entry, run, cls, method))
+        spent += guarded(run, partial(module_entry, run, cls, method, lines, inner))
     return spent
 
 
-def module_entry(run: Run, cls: Class, method: Func) -> None:
+def plain_parts(instance: Instance) -> bool:
+    """Whether a module holds anything that a move does not reach."""
+    registry: dict[str, str] = instance.cells.get("#reg") or {}
+    for name, value in instance.cells.items():
+        if str(name).startswith("#") or name in registry:
+            continue
+        if isinstance(value, Tensor) or (
+            isinstance(value, Seq | Dict) and any(map(modules.is_module, inside(value)))
+        ):
+            return True
+        if isinstance(value, Seq | Dict) and leaves(value):
+            return True
+    return False
+
+
+def inside(value: Seq | Dict) -> list[Value]:
+    """The items of a container."""
+    if isinstance(value, Dict):
+        return [v for v in value.cells.values() if isinstance(v, Value)]
+    return [*value.items, *([value.rest] if value.rest is not None else [])]
+
+
+def module_entry(run: Run, cls: Class, method: Func, lines: list[int], with_plain: bool) -> None:
     """Make a module, move it to an unknown device, call one of its methods."""
     frame = base_frame(run, cls.module)
     run.shallow, run.entry_class = True, cls
@@ -263,6 +310,8 @@ def module_entry(run: Run, cls: Class, method: Func) -> None:
         else:
             modules.move(run, instance, target, cls.node, frame, "to")
         run.quiet -= 1
+        if not with_plain and not touches(lines, method.node) and not plain_parts(instance):
+            return
         # What other methods are given may well be on the host: the loader's collate functions are such.
         inputs = dev if method.name in FORWARD else None
         args, kwargs = unknown_arguments(run, method, inputs, frame, True)

@@ -180,8 +180,40 @@ def batch_of(run: Run, loader: Instance, node: ast.AST, frame: Frame) -> Value:
                     culprit=loader.birth,
                 )
                 break
+    forked(run, given, sample, loader, node, frame)
     event = run.event("batch", node, frame, extra=loader)
     return mark(batch, event)
+
+
+def forked(
+    run: Run, given: dict[str, Value], sample: Value, loader: Instance, node: ast.AST, frame: Frame
+) -> None:
+    """Workers are forked from a process that uses CUDA: they cannot use it themselves."""
+    workers = given.get("num_workers")
+    if not (isinstance(workers, Const) and isinstance(workers.value, int) and workers.value > 0):
+        return
+    context = given.get("multiprocessing_context")
+    texts = [run.file.text, *(m.file.text for m in run.modules.values())]
+    if (context is not None and not (isinstance(context, Const) and context.value is None)) or any(
+        "spawn" in t for t in texts
+    ):
+        return
+    for tensor in leaves(sample):
+        made = tensor.moved or tensor.birth
+        inside = made is not None and made.site.function == "__getitem__"
+        if inside and tensor.dev is not None and tensor.dev.is_gpu:
+            meet.simple(
+                run,
+                "fork",
+                "DataLoader",
+                node,
+                frame,
+                Operand(tensor, tensor, None),
+                loader=loader.birth,
+                culprit=loader.birth,
+                made=made,
+            )
+            return
 
 
 def mark(value: Value, event: Event, depth: int = 4) -> Value:

@@ -78,7 +78,7 @@ class Run:
         self.modules: dict[str, Module] = {}
         self.reads: set[str] = set()
         self.shallow = False
-        self.limit = 150_000
+        self.limit = 80_000
         self.max_depth = 14
         self.default: Device | None = Device(CPU)
         self.default_named: Event | None = None
@@ -94,6 +94,8 @@ class Run:
         self.meetings: list[Any] = []
         self.seen: set[Any] = set()
         self.quiet = 0
+        #: the backend of `init_process_group`, if the program names it
+        self.backend: object = None
         #: depth of loops around the present statement, through all calls
         self.repeats = 0
         #: whether imported files are run; else only the outline of their classes is looked at

@@ -61,6 +61,8 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
         return modules.construct(run, name[3:], args, kwargs, node, frame)
     if name.startswith("optim.") and name[6:] in api.OPTIMIZERS:
         return builtin_objects.optimizer(run, name[6:], args, kwargs, node, frame)
+    if name.startswith("distributed."):
+        collective(run, name[12:], args, kwargs, node, frame)
     if name.startswith(("cuda.", "backends.", "distributed.", "random.", "autograd.", "profiler.", "utils.")):
         for prefix in ("cuda.", "backends.", "distributed.", "autograd."):
             if name.startswith(prefix) and name.rpartition(".")[2] in QUIET:
@@ -109,6 +111,40 @@ QUIET = frozenset(
     "get_world_size barrier init_process_group destroy_process_group set_detect_anomaly ipc_collect memory_reserved is_initialized "
     "get_device_name get_device_properties is_bf16_supported mem_get_info".split()
 )
+
+
+#: collectives and which argument is the tensor
+COLLECTIVES = {
+    "all_reduce": 0,
+    "broadcast": 0,
+    "reduce": 0,
+    "all_gather_into_tensor": 1,
+    "all_gather": 1,
+    "gather": 0,
+    "send": 0,
+    "recv": 0,
+}
+
+
+def collective(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> None:
+    """NCCL works on GPU tensors only."""
+    if name == "init_process_group":
+        backend = kwargs.get("backend", args[0] if args else None)
+        run.backend = backend.value if isinstance(backend, Const) else None
+    elif name in COLLECTIVES and run.backend == "nccl":
+        index = COLLECTIVES[name]
+        value = kwargs.get("tensor", args[index] if len(args) > index else UNKNOWN)
+        tensor = tensor_of(value)
+        if tensor is not None and tensor.dev is not None and tensor.dev.is_cpu:
+            meet.simple(
+                run,
+                "collective",
+                f"dist.{name}",
+                node,
+                frame,
+                Operand(tensor, value, methods.argument_node(node, index)),
+                wanted=CUDA,
+            )
 
 
 def placed(run: Run, device: Device | None) -> Dev | None:

@@ -1,8 +1,10 @@
 """The rule `cuda-in-forked-worker`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules.questions import story
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -54,6 +56,7 @@ class CudaInForkedWorker(Rule):
 
     name = "cuda-in-forked-worker"
     group = "offload, meta, tools"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "Workers prepare data on the CPU; the training loop moves it. CUDA does not survive a fork."
 
@@ -71,4 +74,12 @@ class CudaInForkedWorker(Rule):
                 scene, (step, f"`{step.function if step else ''}` uses CUDA here, in a worker process")
             ),
             help="Keep the worker's tensors on the CPU and move them in the main process, or use the `spawn` start method",
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            "the loader's workers are forked, and their dataset uses CUDA: a forked process cannot",
+            help="Keep the dataset on the CPU and move the batches, or use no workers",
         )
