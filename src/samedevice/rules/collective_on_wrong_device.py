@@ -1,8 +1,10 @@
 """The rule `collective-on-wrong-device`."""
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules.questions import birth, moved, short, story, wanted
+from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 
 
@@ -43,6 +45,7 @@ class CollectiveOnWrongDevice(Rule):
 
     name = "collective-on-wrong-device"
     group = "several GPUs"
+    engines = ("check", "lint")
     specificity = 90
     lesson = "NCCL's collectives take GPU tensors, each on its own rank's GPU: keep host values out of them or move them first."
 
@@ -60,4 +63,12 @@ class CollectiveOnWrongDevice(Rule):
             evidence=story(scene, birth(operand) if operand is not None else None),
             help=f"Move it to {wanted(scene)} before the call",
             suggestion=moved(operand.expression if operand is not None else None, "device"),
+        )
+
+    def lint(self, meeting: Meeting) -> Recognition | None:
+        """What reading the code shows."""
+        return told(
+            meeting,
+            f"`{meeting.operator}` gets `{meeting.stray}` on cpu, but NCCL works on GPU tensors only",
+            help="Move it to the process's own GPU",
         )
