@@ -471,6 +471,10 @@ def eval_slice(run: Run, node: ast.Slice, frame: Frame) -> Value:
     return Num("slice")
 
 
+#: of a longer literal, a table, only so many entries are looked at
+LONG = 64
+
+
 def eval_sequence(kind: str) -> Callable[[Run, Any, Frame], Value]:
     def build(run: Run, node: Any, frame: Frame) -> Value:
         items: list[Value] = []
@@ -484,7 +488,7 @@ def eval_sequence(kind: str) -> Callable[[Run, Any, Frame], Value]:
                     known, more = iteration.items_of(run, value, part, frame)
                     items.extend(known)
                     rest = more if rest is None else rest
-            elif len(items) < 64:
+            elif len(items) < LONG:
                 items.append(evaluate(run, part, frame))
         result = Seq(kind, tuple(items), rest)
         result.birth = run.event("container", node, frame)
@@ -496,7 +500,7 @@ def eval_sequence(kind: str) -> Callable[[Run, Any, Frame], Value]:
 def eval_dict(run: Run, node: ast.Dict, frame: Frame) -> Value:
     result = Dict()
     result.birth = run.event("container", node, frame)
-    for key_node, value_node in zip(node.keys, node.values, strict=True):
+    for key_node, value_node in zip(node.keys[:LONG], node.values[:LONG], strict=True):
         value = evaluate(run, value_node, frame)
         if key_node is None:
             if isinstance(value, Dict):
@@ -510,6 +514,8 @@ def eval_dict(run: Run, node: ast.Dict, frame: Frame) -> Value:
         else:
             old = result.cells.get(REST)
             result.cells[REST] = value if old is None else join(old, value, True)
+    if len(node.keys) > LONG:
+        result.cells[REST] = UNKNOWN
     return result
 
 
