@@ -266,19 +266,6 @@ def insert_before(path: str, text: str, statement: ast.stmt, new: str) -> Edit |
     return source.edit(path, start, start, new + line_end(source) + indent)
 
 
-def insert_after(path: str, text: str, statement: ast.stmt, new: str) -> Edit | None:
-    """A line of its own behind a statement, at the same depth."""
-    source = Text.of(text)
-    indent = indentation(source, statement)
-    end = source.end(statement)
-    rest = source.line(statement.end_lineno or statement.lineno)
-    behind = rest[end - source.lines[(statement.end_lineno or statement.lineno) - 1] :].strip()
-    if indent is None or (behind and not behind.startswith("#")):
-        return None
-    at = end + len(rest[end - source.lines[(statement.end_lineno or statement.lineno) - 1] :].rstrip("\r\n"))
-    return source.edit(path, at, at, line_end(source) + indent + new)
-
-
 def insert_first(
     path: str, text: str, block: ast.For | ast.While | ast.With | ast.FunctionDef, new: str
 ) -> Edit | None:
