@@ -12,7 +12,7 @@ _SENTENCES: dict[str, Text] = {
     "write": Text("write it right", "so ist es richtig"),
     "more": Text("{count} rarer causes are not shown; `--all` shows them", "{count} seltenere Ursachen sind nicht gezeigt; `--all` zeigt sie"),
     "frame": Text("in `{function}`", "in `{function}`"),
-    "wording": Text("PyTorch {releases} words it so", "So lautet es in PyTorch {releases}"),
+    "wording": Text("PyTorch {releases} words it so", "so lautet es in PyTorch {releases}"),
     "line": Text("line {number} of the text", "Zeile {number} des Textes"),
     "count": Text("{count} times", "{count}-mal"),
     "rank": Text("rank {ranks}", "Rang {ranks}"),

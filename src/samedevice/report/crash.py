@@ -5,7 +5,7 @@ from samedevice.live.sentences import say
 from samedevice.live.translation import translated
 from samedevice.model.diagnostic import Confidence, Diagnostic
 from samedevice.report.excerpt import Files, ReadLines
-from samedevice.report.explanation import explanation_lines
+from samedevice.report.explanation import explanation_lines, in_language
 from samedevice.report.layout import Line, Span, plain, prose, wrap
 from samedevice.report.text import diagnostic_lines
 
@@ -27,9 +27,10 @@ def crash_lines(
     diagnostic = found.diagnostic
     if diagnostic is not None:
         # The traceback above has said what was raised and where.
-        lines += diagnostic_lines(
+        told = diagnostic_lines(
             _without_raised(translated(diagnostic, language)), "run", width=width, read=reader
         )
+        lines += in_language(told, language)
     else:
         page = explanation_lines(found.error, language, width=width, read=reader, below_traceback=True)
         lines += page[1:] if page and not page[0] else page

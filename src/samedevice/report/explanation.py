@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from samedevice.live.answer import MOST_CAUSES, frames_to_look_at, location_of
 from samedevice.live.found import FoundError
+from samedevice.live.german import LABELS
 from samedevice.live.sentences import say
 from samedevice.live.translation import translated
 from samedevice.model.diagnostic import Diagnostic
@@ -13,6 +14,46 @@ from samedevice.report.text import diagnostic_lines
 from samedevice.torch_facts.messages import Cause
 
 INDENT = "  "
+
+
+def in_language(lines: list[Line], language: str) -> list[Line]:
+    """Lines of the text report with its labels in `language`."""
+    if language != "de":
+        return lines
+    return [_german_line(line) for line in lines]
+
+
+def _german_line(line: Line) -> Line:
+    """The line in German; what stands in columns keeps its place as far as there is room."""
+    shown: list[Span] = []
+    debt = 0
+    for span in line:
+        german = _german(span)
+        if debt and not german.text.strip():
+            kept = max(len(german.text) - debt, 1)
+            debt -= len(german.text) - kept
+            german = Span(" " * kept, german.style)
+        debt += len(german.text) - len(span.text)
+        shown.append(german)
+    return tuple(shown)
+
+
+def _german(span: Span) -> Span:
+    text = span.text
+    if span.style == "error" and text.startswith("error["):
+        return Span("Fehler[" + text[len("error[") :], span.style)
+    if text.startswith(" raised"):
+        return Span(
+            text.replace(" raised", " warf", 1).replace("times in this run", "mal in diesem Lauf"), span.style
+        )
+    bare = text.strip(" ")
+    for english, german in LABELS.items():
+        word = english.strip(" ")
+        if bare == word:
+            return Span(text.replace(word, german.strip(" "), 1), span.style)
+    if text.lstrip(" ").startswith("on c"):
+        return Span(text.replace("on c", "auf c", 1), span.style)
+    return span
 
 
 def explanation_lines(
@@ -38,10 +79,8 @@ def explanation_lines(
     family = error.match.family
     if diagnostic is not None:
         reader = read if read is not None else Files()
-        lines += [
-            (),
-            *diagnostic_lines(translated(diagnostic, language), "explain", width=width, read=reader),
-        ]
+        told = diagnostic_lines(translated(diagnostic, language), "explain", width=width, read=reader)
+        lines += [(), *in_language(told, language)]
     sections: list[tuple[str, str]] = [("means", f"{family.title.of(language)}. {family.means.of(language)}")]
     if family.names:
         sections.append(("names", family.names.of(language)))

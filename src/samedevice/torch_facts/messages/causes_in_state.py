@@ -347,4 +347,46 @@ CAUSES = (
         ),
         "x = x.to(dtype=model.weight.dtype)",
     ),
+    Cause(
+        "tied-weights-split",
+        T(
+            "Two modules share one weight, and moving one of them took the weight away from the other",
+            "Zwei Module teilen sich ein Gewicht, und das Verschieben des einen nahm es dem anderen weg",
+        ),
+        T(
+            "`a.weight = b.weight` somewhere, and `a` and `b` are on two GPUs",
+            "irgendwo steht `a.weight = b.weight`, und `a` und `b` liegen auf zwei GPUs",
+        ),
+        T("keep tied modules on one GPU", "gekoppelte Module auf einer GPU halten"),
+        'embed.to("cuda:0")\nhead.to("cuda:0")',
+    ),
+    Cause(
+        "traced-constant-device",
+        T(
+            "A TorchScript trace keeps the device of its example as a constant; moving the graph does not change it",
+            "Ein TorchScript-Trace behält das Gerät seines Beispiels als Konstante; den Graphen zu verschieben ändert sie nicht",
+        ),
+        T(
+            "the error is raised in the TorchScript interpreter, and `forward` uses `x.device`",
+            "der Fehler kommt aus dem TorchScript-Interpreter, und `forward` benutzt `x.device`",
+        ),
+        T(
+            "trace on the device where the graph will run",
+            "auf dem Gerät tracen, auf dem der Graph laufen wird",
+        ),
+        "traced = torch.jit.trace(model.to(device), example.to(device))",
+    ),
+    Cause(
+        "device-chosen-twice",
+        T(
+            "Two places of the program choose the device on their own, and they come to different answers",
+            "Zwei Stellen des Programms wählen das Gerät für sich, mit verschiedenem Ergebnis",
+        ),
+        T(
+            "`torch.device(…)` stands in several modules, one of them for MPS or by another condition",
+            "`torch.device(…)` steht in mehreren Modulen, in einem davon für MPS oder mit anderer Bedingung",
+        ),
+        T("choose once, and import the choice", "einmal wählen und die Wahl importieren"),
+        "from .config import device",
+    ),
 )

@@ -12,12 +12,12 @@ KINDS = {
     "name": r"[A-Za-z_][\w.\[\]\-:]{0,119}",
     "type": r"[A-Za-z_][\w.]{0,79}",
     "int": r"-?\d{1,6}",
-    "text": r"[^{}]{1,160}",
+    "text": r"(?:[^\x00]){1,400}",
 }
 
 _PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _SPACES = re.compile(r"\s+")
-_LONGEST = 165
+_LONGEST = 405
 _SHORTEST_LEAD, _LONGEST_LEAD = 14, 34
 
 
@@ -97,7 +97,7 @@ class Template:
         if first:
             name, kind = self.places[0]
             head = flat[max(0, at - _LONGEST) : at]
-            word = head[head.rfind(" ") + 1 :].lstrip("`'\"")
+            word = head if kind == "text" else head[head.rfind(" ") + 1 :].lstrip("`'\"")
             if not _kind(kind).fullmatch(word):
                 return None
             pieces[name] = word
