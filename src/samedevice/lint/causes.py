@@ -254,12 +254,27 @@ def never_moved(found: Found, root: Instance) -> Cause | None:
         rule = "metric-state-not-moved"
     else:
         rule = "module-not-moved"
-    cause = Cause(rule, root.birth.site)
+    cause = Cause(rule, made_for(root.birth, found))
     cause.created = root.birth
     cause.name = name
     if found.stray is not None and isinstance(found.stray.value, Param):
         cause.facts["parameter"] = found.stray.value.name
     return cause
+
+
+def made_for(birth: Event, found: Found) -> Site:
+    """Where the program that uses an object had it made: the call of a helper that returns it.
+
+    What an `__init__` makes belongs to the object made there.
+    """
+    made = path_of(birth)
+    level = 0
+    while level < min(len(made), len(found.path)) and made[level].node is found.path[level].node:
+        level += 1
+    for deeper in range(len(made) - 1, level, -1):
+        if made[deeper].function == "__init__":
+            return made[deeper]
+    return made[min(level, len(made) - 1)]
 
 
 def is_metric(root: Instance, found: Found) -> bool:
@@ -533,6 +548,8 @@ def between_gpus(found: Found, owner: Instance | None) -> Cause | None:
         site = other.tensor.choice.site or (
             other.tensor.moved.site if other.tensor.moved is not None else None
         )
+        if placed_by_itself(other.tensor):
+            site = found.site
         if site is not None:
             return Cause("split-without-move", site)
     computed = birth is not None and birth.kind == "parameter" and tensor.moved is None
@@ -549,6 +566,13 @@ def between_gpus(found: Found, owner: Instance | None) -> Cause | None:
     if tensor.choice is not None and birth is not None:
         return Cause("cross-gpu-operands", birth.site)
     return Cause("cross-gpu-operands", found.site)
+
+
+def placed_by_itself(tensor: Tensor) -> bool:
+    """Whether a module puts its parts on several GPUs in its own `__init__`, so that its `forward` has to know."""
+    source = tensor.birth.extra if tensor.birth is not None else None
+    move = last_move(source) if isinstance(source, Instance) else tensor.moved
+    return move is not None and move.site.function == "__init__"
 
 
 def simple(rule: str) -> Any:

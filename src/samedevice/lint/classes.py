@@ -37,7 +37,7 @@ TRANSPARENT = frozenset(
     "ignore unused autocast custom_fwd custom_bwd once_differentiable typechecked set_grad_enabled contextmanager jaxtyped "
     "record deprecated deprecate_kwarg timeit profile unused_ rank_zero_only experimental add_start_docstrings "
     "add_start_docstrings_to_model_forward add_code_sample_docstrings replace_return_docstrings can_return_tuple "
-    "check_model_inputs auto_docstring register_to_config main command typed beartype singledispatch dynamic_rope_update".split()
+    "option argument group version_option pass_context pass_obj check_model_inputs auto_docstring register_to_config main command typed beartype singledispatch dynamic_rope_update".split()
 )
 
 

@@ -42,7 +42,10 @@ def forward(
         value: Value = args[0] if args else Unknown()
         items = list(instance.cells.get("#items") or ())
         rest = instance.cells.get("#rest")
-        for item in [*items, *([rest] if rest is not None else [])]:
+        added = [
+            instance.cells[n] for n, kind in (instance.cells.get("#reg") or {}).items() if kind == "module"
+        ]
+        for item in [*items, *([rest] if rest is not None else []), *added]:
             value = calls.call(run, item, [value], {}, node, frame)
         return value
     if name in ("ModuleList", "ModuleDict"):

@@ -215,7 +215,7 @@ def follow(
     tensor = tensor_of(first)
     base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     in_place = base != name
-    if name in api.TO_HOST:
+    if name in api.TO_HOST and base not in api.STRICT:
         return NUM
     family = None
     if base in api.ITERATOR or (base in ("max", "min") and args and tensor_of(args[0]) is not None):
@@ -255,11 +255,13 @@ def follow(
                 "scatter_reduce",
             ):
                 result = result if tensor is None else tensor.derive(tensor.rank)
-            if base in ("dist", "equal"):
-                return NUM if base == "equal" else result
+            if base in api.TO_HOST:
+                return NUM
             return result
     if tensor is None:
         return Unknown()
+    if name in api.TO_HOST:
+        return NUM
     if in_place and name not in IN_PLACE_EXCEPT:
         return first
     if name == "copy_":

@@ -661,6 +661,9 @@ SPECIAL: dict[str, Handler] = {
     "amp.GradScaler": scaler,
     "cuda.amp.GradScaler": scaler,
     "is_tensor": is_tensor,
+    "nn.Transformer.generate_square_subsequent_mask": lambda run, name, args, kwargs, node, frame: factory(
+        run, name, [], kwargs, node, frame, 2
+    ),
     "manual_seed": constant(Unknown("generator")),
     **dict.fromkeys(("is_floating_point", "is_grad_enabled", "set_printoptions", "set_num_threads", "numel"), constant(NUM)),
     **dict.fromkeys(

@@ -65,7 +65,7 @@ STRICT = _names(
     "scatter_add scatter_reduce index_select index_add index_copy index_fill take take_along_dim masked_select "
     "masked_scatter masked_fill isin bincount searchsorted bucketize grid_sampler cosine_similarity "
     "linalg.solve linalg.lstsq linalg.multi_dot linalg.cross cholesky_solve triangular_solve "
-    "repeat_interleave chain_matmul pairwise_distance dist equal"
+    "repeat_interleave chain_matmul pairwise_distance dist equal allclose"
 )
 #: take a list of tensors that must share a device
 JOINING = _names(
