@@ -7,7 +7,7 @@ import pytest
 
 from samedevice.model.errors import UserError
 from samedevice.profile.cost import cost_model
-from samedevice.profile.findings import diagnostics
+from samedevice.profile.findings import diagnostics, findings
 from samedevice.profile.recorder import MOST_EVENTS, Origin, Recorder
 from samedevice.profile.stacks import stack
 from samedevice.profile.summary import Profile, summarise
@@ -112,6 +112,16 @@ def test_what_happens_now_and_then_is_not_reported() -> None:
             m.read()
 
     assert rules(m) == []
+
+
+def test_a_comment_silences_a_cost() -> None:
+    m = Machine()
+    for _ in range(5):
+        m.recorder.optimizer_step()
+        m.recorder.sync("item", 4)  # samedevice: ignore[sync-in-loop] wanted here
+
+    told = findings(summary(m).by_caller)
+    assert (told.diagnostics, told.suppressed) == ((), 1)
 
 
 def test_two_steps_are_too_few_to_say_anything() -> None:

@@ -11,8 +11,17 @@ def test_the_table_tells_steps_places_and_assumptions() -> None:
     text = render(profile(80))
 
     assert "train.py:1  10 steps; a training step:" in text
-    assert "4.1 kB CPU → GPU" in text and "estimates for PCIe 4.0 x16" in text
+    assert "4.1 kB CPU → GPU" in text and "estimates are for PCIe 4.0 x16" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_measured_times_stand_beside_the_estimates() -> None:
+    told = profile(80)
+    real = tuple(replace(t, measured=1e-3) for t in told.traffic)
+
+    text = render(replace(told, measured=True, traffic=real))
+
+    assert " estimate  measured" in text and "   10 µs    1.0 ms" in text
 
 
 def test_a_run_without_copies_says_so() -> None:

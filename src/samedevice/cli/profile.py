@@ -110,7 +110,7 @@ def profile(program: Program, options: argparse.Namespace) -> int:
     Raises:
         UserError: the program does not exist or is not Python, torch or the real device is missing.
     """
-    from samedevice.profile.findings import diagnostics
+    from samedevice.profile.findings import findings
     from samedevice.profile.summary import summarise
 
     cost = cost_model(options.pcie, options.pinned_rate, options.pageable_rate)
@@ -129,9 +129,11 @@ def profile(program: Program, options: argparse.Namespace) -> int:
         inventory = audits.finish(prepared.module, ending)
     found = summarise(recorder, cost, measured=options.real)
     _tell_failure(ending, options)
+    told = findings(found.by_caller)
     outcome = Outcome(
         command="profile",
-        diagnostics=diagnostics(found.by_caller),
+        diagnostics=told.diagnostics,
+        suppressed=told.suppressed,
         virtual_gpus=None if options.real else options.gpus,
         program=_how_it_ended(ending, options.time_limit),
         notes=tuple(notes),

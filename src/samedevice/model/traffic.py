@@ -37,6 +37,7 @@ class Traffic:
         package: the installed package in which it happens, None when the user's own line does it.
         direct: the user's own line asks for it, not torch or a package further down.
         count, nbytes, seconds: in the whole run; seconds are the cost model's.
+        measured: seconds on the real device, None on virtual GPUs.
         steps: iterations of the loop around it, 0 outside of step loops.
         hits: in how many of them it happened.
         loop: where that loop starts.
@@ -60,6 +61,7 @@ class Traffic:
     count: int = 0
     nbytes: int = 0
     seconds: float = 0.0
+    measured: float | None = None
     steps: int = 0
     hits: int = 0
     loop: Location | None = None

@@ -1,11 +1,35 @@
 """From traffic to diagnostics: the rules of cost are asked, each place once."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.traffic import Traffic
 from samedevice.rules import all_rules
+from samedevice.source.suppressions import find_suppressions, silence
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the rules of cost say, and how much of it comments in the source silence."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    suppressed: int = 0
+
+
+def findings(traffic: Iterable[Traffic]) -> Findings:
+    """The diagnostics that no suppression comment silences."""
+    traffic = list(traffic)
+    texts = {t.location.path: t.text for t in traffic}
+    texts |= {t.loader.path: t.loader_text for t in traffic if t.loader is not None}
+    kept: list[Diagnostic] = []
+    suppressed = 0
+    for path, group in groupby(diagnostics(traffic), key=lambda d: d.location.path):
+        left, silenced = silence(group, find_suppressions(texts.get(path, "")))
+        kept += left
+        suppressed += silenced
+    return Findings(tuple(kept), suppressed)
 
 
 def diagnostics(traffic: Iterable[Traffic]) -> tuple[Diagnostic, ...]:

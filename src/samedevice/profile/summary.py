@@ -44,7 +44,7 @@ class Profile:
         loops: the step loops, the busiest first.
         totals: counts, bytes and estimated seconds, by direction and for synchronisations.
         timeline: (index into `traffic`, step, seconds since the start, bytes, measured seconds).
-        measured: seconds are measured on a real device, not estimated.
+        measured: on a real device, where measured times stand beside the estimates.
     """
 
     cost: CostModel
@@ -96,7 +96,7 @@ def summarise(recorder: Recorder, cost: CostModel, measured: bool = False) -> Pr
         return _traffic(sites, around[members[0]], recorder, cost, sources, measured)
 
     told = [(tell(members), members) for members in places.values()]
-    told.sort(key=lambda pair: (-pair[0].seconds, pair[0].location))
+    told.sort(key=lambda pair: (-(pair[0].measured or pair[0].seconds), pair[0].location))
     number = {site: rank for rank, (_, members) in enumerate(told) for site in members}
     traffic = tuple(t for t, _ in told)
     return Profile(
@@ -132,7 +132,6 @@ def _traffic(
     loader_spot = None
     if loader is not None and not loader[1]:
         loader_spot = sources.spot(loader[0].place)
-    seconds = sum(s.measured if measured else _seconds(s, cost) for s in sites)
     return Traffic(
         kind=first.kind,
         what=first.what,
@@ -144,7 +143,8 @@ def _traffic(
         direct=first.stack.direct,
         count=count,
         nbytes=sum(s.nbytes for s in sites),
-        seconds=seconds,
+        seconds=sum(_seconds(s, cost) for s in sites),
+        measured=sum(s.measured for s in sites) if measured else None,
         steps=around[1].iterations if around else 0,
         hits=_hits(sites, around, recorder),
         loop=sources.loop(around[0]) if around else None,
@@ -277,12 +277,14 @@ def _priced(summary: LoopSummary, recorder: Recorder, cost: CostModel) -> float:
 
 
 def _totals(traffic: Iterable[Traffic]) -> dict[str, dict[str, float]]:
-    totals = {name: {"count": 0.0, "bytes": 0.0, "seconds": 0.0} for name in (*DIRECTIONS, "sync")}
+    names = ("count", "bytes", "seconds", "measured")
+    totals = {kind: dict.fromkeys(names, 0.0) for kind in (*DIRECTIONS, "sync")}
     for t in traffic:
         total = totals["sync" if t.kind == "sync" else t.what]
         total["count"] += t.count
         total["bytes"] += t.nbytes
         total["seconds"] += t.seconds
+        total["measured"] += t.measured or 0.0
     return totals
 
 
@@ -317,6 +319,7 @@ def _traffic_data(t: Traffic) -> dict[str, Any]:
         "count": t.count,
         "bytes": t.nbytes,
         "seconds": t.seconds,
+        "measured": t.measured,
         "steps": t.steps,
         "loop": location_data(t.loop),
         "pageable": t.pageable,

@@ -25,7 +25,7 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
         lines.append(f"{short(loop.location)}  {loop.steps} steps; a {what}:")
         text = (
             f"{moved or 'no bytes moved'} in {loop.transfers:.3g} copies, {loop.syncs:.3g} synchronisations, "
-            f"{'measured' if profile.measured else 'estimated'} {shown_time(loop.seconds)}"
+            f"estimated {shown_time(loop.seconds)}"
         )
         lines += wrap(text, width, initial_indent="    ", subsequent_indent="    ")
     totals = ", ".join(
@@ -35,20 +35,21 @@ def render(profile: Profile, *, width: int = 80, most: int = 12) -> str:
     )
     waits = f"{profile.totals['sync']['count']:.0f} synchronisations"
     lines += [*wrap(f"whole run: {totals or 'no copies'}; {waits}", width, subsequent_indent="    "), ""]
-    lines.append(f"{'time':>9} {'count':>7} {'bytes':>9}  what        place")
+    beside = f" {'measured':>9}" if profile.measured else ""
+    lines.append(f"{'estimate':>9}{beside} {'count':>7} {'bytes':>9}  what        place")
     for traffic in profile.traffic[:most]:
         what = _ROUTES.get(traffic.what, f"sync {traffic.what}")
         place = short(traffic.location)
         text = traffic.expression or traffic.function
-        room = max(width - 42 - len(place), 10)
+        real = "" if traffic.measured is None else f" {shown_time(traffic.measured):>9}"
+        room = max(width - 42 - len(real) - len(place), 10)
         text = text if len(text) <= room else text[: room - 1] + "…"
         lines.append(
-            f"{shown_time(traffic.seconds):>9} {traffic.count:>7} {shown_size(traffic.nbytes):>9}  {what:<11} {place} {text}"
+            f"{shown_time(traffic.seconds):>9}{real} {traffic.count:>7} {shown_size(traffic.nbytes):>9}  {what:<11} {place} {text}"
         )
     if len(profile.traffic) > most:
         lines.append(f"… and {len(profile.traffic) - most} more places")
-    if not profile.measured:
-        lines += wrap(f"times are estimates for {profile.cost}", width)
+    lines += wrap(f"estimates are for {profile.cost}", width)
     return "\n".join(lines) + "\n"
 
 
