@@ -108,10 +108,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="edit the program, run it again, and keep what a run proves (several runs)",
     )
     parser.add_argument(
-        "--unsafe-fixes", action="store_true", help="with --fix or --diff: edits that may change behaviour too"
+        "--unsafe-fixes",
+        action="store_true",
+        help="with --fix or --diff: edits that may change behaviour too",
     )
     parser.add_argument(
-        "--diff", action="store_true", help="like --fix, but write nothing: print the changes as a unified diff"
+        "--diff",
+        action="store_true",
+        help="like --fix, but write nothing: print the changes as a unified diff",
     )
     parser.add_argument("--record", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)

@@ -37,7 +37,7 @@ def report_data(outcome: Outcome) -> dict[str, Any]:
         },
         "notes": list(outcome.notes),
         "diagnostics": [diagnostic_data(d) for d in outcome.diagnostics],
-    }
+    } | ({"fixed": [diagnostic_data(d) for d in outcome.fixed]} if outcome.fixed else {})
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:

@@ -1,11 +1,16 @@
 """The rule `accumulator-on-cpu`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import MADE, birth, is_mixed, short, story, wanted, with_device
 from samedevice.rules.reading import device_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class AccumulatorOnCpu(Rule):
@@ -68,6 +73,11 @@ class AccumulatorOnCpu(Rule):
             help=f"Create `{name}` on {wanted(scene)}, or add `.cpu()` copies to it",
             suggestion=with_device(born.expression, scene.anchor or "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.on_device(sites.at(found.location), scene.wanted)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,11 +1,16 @@
 """The rule `bare-cuda-in-multi-gpu`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, device_of_others, is_mixed, moved, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class BareCudaInMultiGpu(Rule):
@@ -68,6 +73,11 @@ class BareCudaInMultiGpu(Rule):
             help=f"Name the device: follow a tensor on {wanted(scene)}",
             suggestion=moved(name, device_of_others(scene) or scene.anchor),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.at_use(scene, sites)
+        yield from mending.other_device(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,11 +1,16 @@
 """The rule `batch-not-moved`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Operand, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import STATE, birth, candidates, is_mixed, moved, place, short, story, wanted
 from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class BatchNotMoved(Rule):
@@ -90,6 +95,13 @@ class BatchNotMoved(Rule):
             help=f"Move `{name}` to {wanted(scene)} before it is used",
             suggestion=_suggestion(scene, name),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        entry = next((o.entry for o in candidates(scene) if o.entry is not None), None)
+        if entry is not None:
+            yield from mending.batch(scene, sites, entry.name, entry.bound, entry.used)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

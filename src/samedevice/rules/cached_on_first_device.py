@@ -1,11 +1,16 @@
 """The rule `cached-on-first-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, candidates, is_mixed, story, to_gpu, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 SETUP = (
     "__init__",
@@ -103,6 +108,8 @@ class CachedOnFirstDevice(Rule):
         method = None if kept is None else kept.function_name
         if kept is None or kept.location is None or method is None or method in SETUP or born is None:
             return None
+        if method not in culprit.stored_in:
+            return None  # stored from outside of the class: no cache of its own
         move = to_gpu(culprit.host_moves)
         if (
             culprit.holder_is_module
@@ -143,6 +150,11 @@ class CachedOnFirstDevice(Rule):
             evidence=story(scene, birth(culprit), (kept, f"cached here, on {culprit.device}")),
             help="Make the device part of the cache's key",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending_modules.late_buffer(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

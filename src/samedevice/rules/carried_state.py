@@ -1,11 +1,16 @@
 """The rule `carried-state`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, place, story, to_gpu, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 from samedevice.rules.unregistered_tensor import out_of_reach
 
 STEPS = ("forward", "step", "__call__", "update", "decode", "append", "generate", "training_step")
@@ -93,6 +98,16 @@ class CarriedState(Rule):
             ),
             help=f"Make `{name}` from the first input, reset it after the move, or register it as a buffer; it belongs on {wanted(scene)}",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        culprit = scene.culprit
+        move = None if culprit is None else to_gpu(culprit.host_moves)
+        kept = None if culprit is None else culprit.kept
+        if move is not None and kept is not None:
+            yield from mending_modules.reset_after(sites, move.location, kept.function_name)
+        yield from mending_modules.as_buffer(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

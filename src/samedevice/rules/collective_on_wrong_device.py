@@ -1,11 +1,16 @@
 """The rule `collective-on-wrong-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, moved, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class CollectiveOnWrongDevice(Rule):
@@ -64,6 +69,10 @@ class CollectiveOnWrongDevice(Rule):
             help=f"Move it to {wanted(scene)} before the call",
             suggestion=moved(operand.expression if operand is not None else None, "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,8 +1,12 @@
 """The rule `copy-left-behind`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
+from samedevice.rules import mending, mending_modules, mending_order
 from samedevice.rules.questions import (
     birth,
     called,
@@ -18,6 +22,7 @@ from samedevice.rules.questions import (
 )
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class CopyLeftBehind(Rule):
@@ -139,6 +144,30 @@ class CopyLeftBehind(Rule):
             ),
             help=f"Take the copies after the move, or move them to {wanted(scene)}",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        module, culprit = module_of(scene), scene.culprit
+        moves = () if module is None else module.original_moves
+        moved, copied = to_gpu(moves), None if module is None else module.copied
+        if moved is not None and copied is not None:
+            there = meeting(moved, copied)
+            yield from mending_order.reorder(
+                sites,
+                found.location,
+                there.location if there else moved.location,
+                "Take the copy after the move",
+            )
+        elif module is None and culprit is not None:
+            born = next((r.born for r in culprit.relatives if r.same_source), None)
+            host = culprit.host_made
+            there = meeting(born, host) if born is not None and host is not None else None
+            move = there.location if there is not None else place(born)
+            yield from mending_order.reorder(sites, found.location, move, "Take the copies after the move")
+        else:
+            yield from mending.partner_to_stray(scene, sites)
+        yield from mending_modules.made_on(sites.at(found.location), scene, sites)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

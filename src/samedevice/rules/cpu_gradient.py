@@ -1,11 +1,16 @@
 """The rule `cpu-gradient`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, moved, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class CpuGradient(Rule):
@@ -84,6 +89,10 @@ class CpuGradient(Rule):
             if made is not None and made.expression and function
             else None,
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.gradient_on(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

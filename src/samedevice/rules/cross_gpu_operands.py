@@ -1,11 +1,16 @@
 """The rule `cross-gpu-operands`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, device_of_others, is_mixed, short, story, wanted
 from samedevice.rules.reading import other_name, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class CrossGpuOperands(Rule):
@@ -71,6 +76,11 @@ class CrossGpuOperands(Rule):
             help=f"Move it to {anchor or wanted(scene)}",
             suggestion=f"{name}.to({anchor})" if anchor and name.isidentifier() else None,
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.at_use(scene, sites)
+        yield from mending.other_device(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

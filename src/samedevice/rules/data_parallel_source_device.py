@@ -1,11 +1,17 @@
 """The rule `data-parallel-source-device`."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, ModuleFact, Scene, Step
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import last, place, story
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DataParallelSourceDevice(Rule):
@@ -67,6 +73,11 @@ class DataParallelSourceDevice(Rule):
             if made is not None and made.expression and move is None
             else None,
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.other_device(sites.at(found.location), "cuda:0")
+        yield from mending_modules.made_on(sites.at(found.location), replace(scene, wanted="cuda:0"), sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

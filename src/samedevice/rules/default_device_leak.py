@@ -1,11 +1,16 @@
 """The rule `default-device-leak`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence, Location
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules import mending
 from samedevice.rules.questions import story
 from samedevice.rules.reading import keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DefaultDeviceLeak(Rule):
@@ -44,6 +49,7 @@ class DefaultDeviceLeak(Rule):
     name = "default-device-leak"
     group = "creation"
     engines = ("check", "lint")
+    alters_results = True
     specificity = 80
     lesson = "A global default device changes what libraries create, too: give loaders a generator on that device, or name devices where tensors are made."
 
@@ -74,6 +80,20 @@ class DefaultDeviceLeak(Rule):
             help=f"Hand the loader a generator on {device}",
             suggestion=_with_generator(loader, device),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        made = scene.extra.get("loader_made")
+        site = sites.at(_place(made))
+        torch = None if site is None else mending.torch_name(site.source.tree)
+        if torch is not None:
+            device = str(scene.extra["default_device"]).partition(":")[0]
+            yield from mending.keyword(
+                site,
+                "generator",
+                [f'{torch}.Generator(device="{device}")'],
+                "Give the loader a generator of the default device",
+            )
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

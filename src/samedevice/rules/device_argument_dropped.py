@@ -1,11 +1,16 @@
 """The rule `device-argument-dropped`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, called, is_mixed, story, wanted
 from samedevice.rules.reading import argument_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DeviceArgumentDropped(Rule):
@@ -73,6 +78,12 @@ class DeviceArgumentDropped(Rule):
             suggestion=_with_keyword(decision.expression, decision.name),
             cause=("omitted", decision.location.path, decision.location.line),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        decision = None if scene.culprit is None else scene.culprit.decision
+        name = None if decision is None else decision.name
+        yield from mending.passed_on(sites.at(found.location), name, scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

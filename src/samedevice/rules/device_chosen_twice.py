@@ -1,11 +1,16 @@
 """The rule `device-chosen-twice`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, is_mixed, short, story
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DeviceChosenTwice(Rule):
@@ -80,6 +85,15 @@ class DeviceChosenTwice(Rule):
             ),
             help=f"Use `{others[0]}` here as well",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        names = scene.extra.get("device_names")
+        kind = (scene.wanted or "").partition(":")[0]
+        for name, device in (names if isinstance(names, dict) else {}).items():
+            if str(device).partition(":")[0] == kind:
+                yield from mending_modules.one_choice(sites.at(found.location), str(name))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

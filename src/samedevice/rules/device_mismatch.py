@@ -1,11 +1,16 @@
 """The rule `device-mismatch`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, called, device_of_others, moved, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DeviceMismatch(Rule):
@@ -20,22 +25,18 @@ class DeviceMismatch(Rule):
     ```python
     import torch
 
-    def host(x):
-        return x.cpu() * 2
-
-    x = torch.rand(3, device="cuda")
-    print((x + host(x)).sum().item())
+    places = {"weights": "cuda", "bias": "cpu"}
+    x = torch.rand(3, device=places["weights"])
+    print((x + torch.ones(3, device=places["bias"])).sum().item())
     ```
 
     Use instead:
     ```python
     import torch
 
-    def double(x):
-        return x * 2
-
-    x = torch.rand(3, device="cuda")
-    print((x + double(x)).sum().item())
+    places = {"weights": "cuda", "bias": "cpu"}
+    x = torch.rand(3, device=places["weights"])
+    print((x + torch.ones(3, device=x.device)).sum().item())
     ```
 
     ## Fix safety
@@ -70,6 +71,12 @@ class DeviceMismatch(Rule):
             help=f"Bring it to {wanted(scene)} before it is used",
             suggestion=moved(stray.expression, anchor),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.on_device(sites.at(found.location), scene.wanted)
+        yield from mending.other_device(sites.at(found.location), scene.wanted)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,13 +1,17 @@
 """The rule `discarded-move`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, is_mixed, short, story, wanted
 from samedevice.rules.reading import assign_fix, name_of, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class DiscardedMove(Rule):
@@ -76,6 +80,11 @@ class DiscardedMove(Rule):
             if name and "=" not in (move.expression or "=")
             else None,
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.assigned(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,8 +1,12 @@
 """The rule `factory-without-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import (
     MADE,
     STATE,
@@ -16,6 +20,7 @@ from samedevice.rules.questions import (
 )
 from samedevice.rules.reading import device_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class FactoryWithoutDevice(Rule):
@@ -96,6 +101,11 @@ class FactoryWithoutDevice(Rule):
             + (f": `device={anchor}`" if anchor and not from_numpy else ""),
             suggestion=with_device(born.expression, anchor or "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.on_device(sites.at(found.location), scene.wanted)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

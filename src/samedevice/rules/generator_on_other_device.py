@@ -1,11 +1,16 @@
 """The rule `generator-on-other-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules import mending
 from samedevice.rules.questions import short, story
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class GeneratorOnOtherDevice(Rule):
@@ -39,6 +44,7 @@ class GeneratorOnOtherDevice(Rule):
     name = "generator-on-other-device"
     group = "host-only"
     engines = ("check", "lint")
+    alters_results = True
     specificity = 70
     lesson = "A generator belongs to a device: make it with the device of the tensors it is to fill."
 
@@ -61,6 +67,15 @@ class GeneratorOnOtherDevice(Rule):
             help=f"Make the generator for {needed}",
             suggestion=_made_for(step, needed),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        needed = str(scene.extra.get("generator_wanted", "cuda"))
+        site = sites.at(found.location)
+        if site is not None:
+            wanted = f"{needed}:0" if needed == "cuda" else needed
+            devices = [*site.devices(wanted)[: mending.MOST_DEVICES], f'"{needed}"']
+            yield from mending.keyword(site, "device", devices, "Make the generator for the tensor's device")
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,11 +1,16 @@
 """The rule `hardcoded-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
-from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
+from samedevice.rules import mending
+from samedevice.rules.questions import birth, called, is_mixed, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class HardcodedDevice(Rule):
@@ -64,6 +69,14 @@ class HardcodedDevice(Rule):
             help=f"Follow a tensor that is already on {wanted(scene)}",
             suggestion=f"{scene.anchor}" if scene.anchor else None,
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        culprit = scene.culprit
+        yield from mending.other_device(sites.at(found.location), scene.wanted)
+        if culprit is not None:
+            yield from mending.other_device(sites.at(place(culprit.placed)), scene.wanted)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

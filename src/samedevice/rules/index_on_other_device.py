@@ -1,8 +1,12 @@
 """The rule `index-on-other-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import (
     MADE,
     birth,
@@ -15,6 +19,7 @@ from samedevice.rules.questions import (
 )
 from samedevice.rules.reading import table_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class IndexOnOtherDevice(Rule):
@@ -89,6 +94,14 @@ class IndexOnOtherDevice(Rule):
             help=f"Create it on {wanted(scene)}, where its indices are",
             suggestion=with_device(born.expression, anchor or "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        before = scene.extra.get("moved_before")
+        if isinstance(before, str):
+            yield from mending.moved_first(sites.at(found.location), before)
+        yield from mending.on_device(sites.at(found.location), scene.wanted)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

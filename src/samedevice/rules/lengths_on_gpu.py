@@ -1,11 +1,16 @@
 """The rule `lengths-on-gpu`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, short, story
 from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class LengthsOnGpu(Rule):
@@ -59,6 +64,13 @@ class LengthsOnGpu(Rule):
             evidence=story(scene, birth(operand) if operand is not None else None),
             help="Hand over a CPU tensor",
             suggestion=f"{operand.expression}.cpu()" if operand is not None and operand.expression else None,
+        )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        operand = scene.stray_operand
+        yield from mending.to_host(
+            scene, sites, None if operand is None else operand.expression, "Hand over a copy on the CPU"
         )
 
     def lint(self, meeting: Meeting) -> Recognition | None:

@@ -1,11 +1,16 @@
 """The rule `load-without-map-location`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
 from samedevice.rules.reading import keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class LoadWithoutMapLocation(Rule):
@@ -84,6 +89,14 @@ class LoadWithoutMapLocation(Rule):
             help=f"Load it onto {wanted(scene)}: `map_location=…`",
             suggestion=None if mapped else _mapped(born.expression, scene.anchor),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        site = sites.at(found.location)
+        if site is not None:
+            devices = site.devices(scene.wanted)[: mending.MOST_DEVICES]
+            yield from mending.keyword(site, "map_location", devices, "Load onto the device that is used")
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

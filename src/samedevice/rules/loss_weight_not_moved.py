@@ -1,8 +1,12 @@
 """The rule `loss-weight-not-moved`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import (
     birth,
     called,
@@ -17,6 +21,7 @@ from samedevice.rules.questions import (
 )
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class LossWeightNotMoved(Rule):
@@ -102,6 +107,14 @@ class LossWeightNotMoved(Rule):
             help=f"Create the weights on {wanted(scene)}",
             suggestion=with_device(born.expression, scene.anchor or device_of_others(scene) or "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        if module_of(scene) is None:
+            yield from mending.on_device(sites.at(found.location), scene.wanted)
+            yield from mending.at_use(scene, sites)
+        else:
+            yield from mending_modules.made_on(sites.at(found.location), scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

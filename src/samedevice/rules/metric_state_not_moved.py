@@ -1,11 +1,16 @@
 """The rule `metric-state-not-moved`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class MetricStateNotMoved(Rule):
@@ -94,6 +99,10 @@ class MetricStateNotMoved(Rule):
             else None,
             cause=("module", location.path, location.line, module.root),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending_modules.made_on(sites.at(found.location), scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

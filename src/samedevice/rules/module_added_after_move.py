@@ -1,11 +1,16 @@
 """The rule `module-added-after-move`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending_modules, mending_order
 from samedevice.rules.questions import birth, is_mixed, last, meeting, module_of, place, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class ModuleAddedAfterMove(Rule):
@@ -77,6 +82,17 @@ class ModuleAddedAfterMove(Rule):
             suggestion=f"{module.root}.to({scene.anchor or 'device'})" if module.root else None,
             cause=("added", location.path, location.line),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        module = module_of(scene)
+        move = None if module is None else last(module.host_moves)
+        if module is not None and move is not None and module.joined is not None:
+            there = meeting(move, module.joined)
+            yield from mending_order.once_more(
+                sites, there.location if there else move.location, found.location
+            )
+            yield from mending_modules.made_on(sites.at(place(module.created)), scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

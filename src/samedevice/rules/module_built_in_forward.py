@@ -1,11 +1,16 @@
 """The rule `module-built-in-forward`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import is_mixed, module_of, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class ModuleBuiltInForward(Rule):
@@ -56,6 +61,7 @@ class ModuleBuiltInForward(Rule):
     name = "module-built-in-forward"
     group = "modules"
     engines = ("check", "lint")
+    alters_results = True
     specificity = 77
     lesson = "Modules with parameters are built in `__init__`, once; `forward` only uses them."
 
@@ -79,6 +85,13 @@ class ModuleBuiltInForward(Rule):
             help=f"Build it once in `{module.in_forward}.__init__` and call it here",
             suggestion=f"self.{module.class_name.lower()} = {what}  # in __init__",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        module = module_of(scene)
+        if module is not None:
+            yield from mending_modules.into_constructor(sites.at(found.location), module.class_name.lower())
+        yield from mending_modules.made_on(sites.at(found.location), scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,13 +1,17 @@
 """The rule `module-in-container`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import birth, is_mixed, module_of, story, to_gpu, wanted
 from samedevice.rules.reading import container_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class ModuleInContainer(Rule):
@@ -58,6 +62,7 @@ class ModuleInContainer(Rule):
     name = "module-in-container"
     group = "modules"
     engines = ("check", "lint")
+    alters_results = True
     specificity = 75
     lesson = "`Module.to`, `parameters()` and `state_dict()` see registered submodules only: keep modules in `nn.ModuleList` or `nn.ModuleDict`."
 
@@ -87,6 +92,10 @@ class ModuleInContainer(Rule):
             suggestion=_suggestion(kept.expression),
             cause=("container", kept.location.path, kept.location.line),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending_modules.as_container(sites.at(found.location))
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

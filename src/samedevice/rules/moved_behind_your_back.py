@@ -1,11 +1,16 @@
 """The rule `moved-behind-your-back`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene
-from samedevice.rules.questions import birth, called, is_mixed, last, module_of, short, story, wanted
+from samedevice.rules import mending, mending_modules
+from samedevice.rules.questions import birth, called, is_mixed, last, module_of, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class MovedBehindYourBack(Rule):
@@ -123,6 +128,22 @@ class MovedBehindYourBack(Rule):
                 help=f"Move to the attribute's own device (`.to({name}.device)`), or do not store the moved copy",
             )
         return None
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        stray = scene.stray_operand
+        if module_of(scene) is None and stray is not None:
+            names = [
+                f"{text}.device"
+                for o in scene.operands
+                if o.origin.placed is not None and o.device == scene.wanted
+                for text in (called(o.origin, scene), o.origin.path)
+                if text is not None and mending.is_path(text)
+            ]
+            yield from mending.other_device(sites.at(place(stray.placed)), scene.wanted, names)
+            yield from mending.at_use(scene, sites)
+        else:
+            yield from mending_modules.moved_back(sites.at(found.location))
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

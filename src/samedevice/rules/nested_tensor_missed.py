@@ -1,11 +1,16 @@
 """The rule `nested-tensor-missed`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Relative, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, candidates, is_mixed, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class NestedTensorMissed(Rule):
@@ -79,6 +84,13 @@ class NestedTensorMissed(Rule):
             help=f"Move `{short(culprit.path)}` to {wanted(scene)} as well; `samedevice.to_device` moves any nesting",
             suggestion=f"{culprit.path.partition('.')[0].partition('[')[0]} = samedevice.to_device({culprit.path.partition('.')[0].partition('[')[0]}, device)",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        held = [o.path for o in candidates(scene) if o.holder is Holder.CONTAINER and o.path is not None]
+        for path in held:
+            yield from mending.field_beside(sites.at(found.location), path)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

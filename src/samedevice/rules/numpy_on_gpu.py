@@ -1,13 +1,17 @@
 """The rule `numpy-on-gpu`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, short, story
 from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class NumpyOnGpu(Rule):
@@ -65,6 +69,15 @@ class NumpyOnGpu(Rule):
             suggestion=f"{name}.cpu().numpy()"
             if call.endswith(".numpy()")
             else (f"{name}.cpu()" if name else None),
+        )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        operand = scene.stray_operand
+        call = str(scene.extra.get("call", ""))
+        name = call.removesuffix(".numpy()") if call.endswith(".numpy()") else None
+        yield from mending.to_host(
+            scene, sites, name or (operand.expression if operand else None), "Copy it to the host first"
         )
 
     def lint(self, meeting: Meeting) -> Recognition | None:

@@ -1,11 +1,16 @@
 """The rule `optimizer-state-left-behind`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene, Step
+from samedevice.rules import mending, mending_order
 from samedevice.rules.questions import birth, is_mixed, meeting, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class OptimizerStateLeftBehind(Rule):
@@ -97,6 +102,25 @@ class OptimizerStateLeftBehind(Rule):
             ),
             help="Move the model before the optimizer allocates or loads its state",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        culprit = scene.culprit
+        if culprit is not None and culprit.kept is not None:
+            yield from mending.state_by_hand(sites.at(found.location), scene.wanted)
+            return
+        move = _step(scene, "state_moved")
+        if move is not None:
+            started = _step(scene, "state_loaded") or _step(scene, "state_origin")
+            there = None if started is None else meeting(move, started)
+            yield from mending_order.reorder(
+                sites,
+                found.location,
+                move.location if there is None else there.location,
+                "Move the model before the optimizer's state is made",
+            )
+        else:
+            yield from mending.other_device(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,11 +1,15 @@
 """The rule `parameter-lost-by-move`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.scene import Action, Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, short, story
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class ParameterLostByMove(Rule):
@@ -38,6 +42,7 @@ class ParameterLostByMove(Rule):
 
     name = "parameter-lost-by-move"
     group = "state over time"
+    alters_results = True
     specificity = 90
     lesson = "Moving a parameter gives a new, ordinary tensor: create the data on the device first and make the parameter of it."
 
@@ -59,6 +64,12 @@ class ParameterLostByMove(Rule):
             ),
             help="Create the tensor on the device, then make the parameter of it",
             suggestion=_inside(text),
+        )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.replaced(
+            sites.at(found.location), found.suggestion, "Move the tensor, not the parameter"
         )
 
 

@@ -1,13 +1,17 @@
 """The rule `pinning-gpu-tensor`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, story
 from samedevice.rules.reading import drop_pinning, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class PinningGpuTensor(Rule):
@@ -76,6 +80,10 @@ class PinningGpuTensor(Rule):
             else "Pin before the move to the GPU, or not at all",
             suggestion=_without_pinning(step),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.without_pinning(scene, sites.at(found.location), sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

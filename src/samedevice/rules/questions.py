@@ -117,6 +117,8 @@ def birth(operand: Operand) -> Evidence | None:
         text = f"the DataLoader hands out its batches on {device}"
     elif born.action is Action.MOVED:
         text = f"moved to {device} here"
+    elif born.action is Action.COPIED:
+        text = f"copied on {device} here"
     elif born.action is Action.DERIVED:
         text = f"computed on {device} here"
     elif born.action is Action.CREATED and born.explicit_device:

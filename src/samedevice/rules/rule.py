@@ -1,6 +1,7 @@
 """What a rule is, and the registry of all rules."""
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -14,6 +15,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.model.traffic import Traffic
+from samedevice.rules.sites import Sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Rule:
         category: `correctness`, `performance` or `portability`.
         specificity: recognisers run from the highest to the lowest; the first that answers wins.
         lesson: the general rule behind the mistake, for a beginner.
+        alters_results: taking the mistake out may change what the program computes (parameters that
+            nobody trained are trained), so that other numbers do not speak against a fix.
         engines: which engines can report it: subset of "check", "lint", "run", "profile".
     """
 
@@ -57,6 +61,7 @@ class Rule:
     category: ClassVar[str] = "correctness"
     since: ClassVar[str] = "0.1.0"
     preview: ClassVar[bool] = False
+    alters_results: ClassVar[bool] = False
     specificity: ClassVar[int] = 50
     lesson: ClassVar[str] = ""
     engines: ClassVar[tuple[str, ...]] = ("check",)
@@ -71,6 +76,10 @@ class Rule:
     def recognise(self, scene: Scene) -> Recognition | None:
         """What this rule says of `scene`, or None when the mistake is another one."""
         return None
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterable[Fix]:
+        """Edits that may take the mistake out, the best first; a run proves which one does."""
+        return ()
 
     def recognise_traffic(self, traffic: Traffic) -> Recognition | None:
         """What this rule says of what one place moves or waits for, None when there is nothing to say."""

@@ -1,11 +1,16 @@
 """The rule `split-without-move`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, is_mixed, moved, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class SplitWithoutMove(Rule):
@@ -78,6 +83,12 @@ class SplitWithoutMove(Rule):
             help=f"Move it to {wanted(scene)} where it enters this part",
             suggestion=moved(stray.expression, f'"{scene.wanted}"'),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        if "device_map" in scene.extra:
+            yield from mending_modules.whole_layers(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,11 +1,16 @@
 """The rule `stale-alias`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import STATE, birth, called, is_mixed, place, story
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class StaleAlias(Rule):
@@ -88,6 +93,10 @@ class StaleAlias(Rule):
             ),
             help=f"Look `{alias.owner or alias.path}` up when it is used, instead of keeping the tensor",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,14 +1,17 @@
 """The rule `target-not-moved`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Operand, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import (
     STATE,
     birth,
     candidates,
     device_of_others,
-    is_loss_call,
     is_mixed,
     moved,
     place,
@@ -18,6 +21,7 @@ from samedevice.rules.questions import (
 )
 from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class TargetNotMoved(Rule):
@@ -65,7 +69,7 @@ class TargetNotMoved(Rule):
     lesson = "Everything that comes out of the loader starts on the CPU: inputs, targets, masks and weights are moved together."
 
     def recognise(self, scene: Scene) -> Recognition | None:
-        """Data of a batch of which something else was moved, or the target of a loss."""
+        """Data of a batch of which something else was moved."""
         if not is_mixed(scene):
             return None
         return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
@@ -76,24 +80,20 @@ class TargetNotMoved(Rule):
         entry = culprit.entry
         if entry.how not in ("for", "unpack", "item", "slice") and not entry.loader:
             return None
-        if not entry.moved_beside and not is_loss_call(scene):
-            return None
+        if not entry.moved_beside:
+            return None  # nothing of it was moved: that is another mistake
         bound = entry.bound if entry.how == "item" else None
         location = place(bound, entry.used)
         if location is None:
             return None
         name = short(entry.name, 40)
         anchor = device_of_others(scene) or scene.anchor
-        if entry.moved_beside:
-            beside = ", ".join(f"`{n}`" for n in entry.moved_beside[:2])
-            verb = "was" if len(entry.moved_beside) == 1 else "were"
-            message = f"{beside} {verb} moved to {wanted(scene)}, but `{name}` from the same batch was not"
-        else:
-            message = f"the target `{name}` stays on cpu while the model's output is on {wanted(scene)}"
+        beside = ", ".join(f"`{n}`" for n in entry.moved_beside[:2])
+        verb = "was" if len(entry.moved_beside) == 1 else "were"
         return Recognition(
-            message=message,
+            message=f"{beside} {verb} moved to {wanted(scene)}, but `{name}` from the same batch was not",
             location=location,
-            confidence=Confidence.CERTAIN if entry.moved_beside else Confidence.LIKELY,
+            confidence=Confidence.CERTAIN,
             evidence=story(
                 scene,
                 birth(culprit),
@@ -105,6 +105,13 @@ class TargetNotMoved(Rule):
             if name.isidentifier()
             else moved(name, anchor or "device"),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        entry = next((o.entry for o in candidates(scene) if o.entry is not None), None)
+        if entry is not None:
+            yield from mending.batch(scene, sites, entry.name, entry.bound, entry.used)
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

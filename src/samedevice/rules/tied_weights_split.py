@@ -1,11 +1,16 @@
 """The rule `tied-weights-split`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import birth, is_mixed, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class TiedWeightsSplit(Rule):
@@ -82,6 +87,15 @@ class TiedWeightsSplit(Rule):
                 help=f"Keep the tied modules on one GPU, {before} or {wanted(scene)}",
             )
         return None
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        for operand in scene.operands:
+            before = operand.origin.provenance[-2:-1]
+            if len(operand.origin.shared) > 1 and before:
+                yield from mending.other_device(
+                    sites.at(found.location), before[0].device, mending.named_in(sites.at(before[0].location))
+                )
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

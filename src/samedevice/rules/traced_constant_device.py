@@ -1,11 +1,16 @@
 """The rule `traced-constant-device`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene, Step
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class TracedConstantDevice(Rule):
@@ -73,6 +78,10 @@ class TracedConstantDevice(Rule):
             evidence=story(scene, (step, f"traced here, with example inputs on {scene.culprit.device}")),
             help=f"Move the model and the example to {wanted(scene)} before tracing",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending_modules.before_tracing(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

@@ -1,13 +1,17 @@
 """The rule `unregistered-tensor`."""
 
 import re
+from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Operand, Scene
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, is_mixed, place, story, to_gpu
 from samedevice.rules.reading import buffer_fix, to_wanted, told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 def out_of_reach(scene: Scene) -> Operand | None:
@@ -100,6 +104,11 @@ class UnregisteredTensor(Rule):
             help="Register it as a buffer, so that it moves with the module",
             suggestion=as_buffer(culprit.kept.expression if culprit.kept else None),
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        yield from mending_modules.as_buffer(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

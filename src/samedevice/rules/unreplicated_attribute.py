@@ -1,11 +1,16 @@
 """The rule `unreplicated-attribute`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import birth, called, is_mixed, place, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class UnreplicatedAttribute(Rule):
@@ -57,6 +62,7 @@ class UnreplicatedAttribute(Rule):
     name = "unreplicated-attribute"
     group = "several GPUs"
     engines = ("check", "lint")
+    alters_results = True
     specificity = 93
     lesson = (
         "Replicas get copies of parameters and buffers only: what a model needs on every GPU is registered."
@@ -87,6 +93,14 @@ class UnreplicatedAttribute(Rule):
                 help=f"Make it {kind}, so that each replica on {wanted(scene)} and the others gets its own",
             )
         return None
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        held = [o.origin for o in scene.operands if o.origin.holder is Holder.ATTRIBUTE]
+        if any(o.requires_grad for o in held):
+            yield from mending_modules.as_parameter(sites.at(found.location))
+        else:
+            yield from mending_modules.as_buffer(sites.at(found.location))
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

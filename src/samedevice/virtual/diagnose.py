@@ -118,6 +118,10 @@ class Diagnoser:
             mistake = self.mistakes[cause] = Mistake(diagnostic, fixes)
         return mistake
 
+    def fixes(self) -> tuple[tuple[Fix, ...], ...]:
+        """For each of the diagnostics the edits that may take it out, the best first."""
+        return tuple(mistake.fixes for mistake in self.mistakes.values())
+
     def diagnostics(self) -> list[Diagnostic]:
         """Every mistake once, in the order in which they were met."""
         found = []
@@ -133,11 +137,15 @@ class Diagnoser:
 def fixes_of(rule: Rule, found: Recognition, scene: Scene, sites: Sites) -> tuple[Fix, ...]:
     """The edits that may take a mistake out, each once, the best first."""
     fixes = [] if found.fix is None else [found.fix]
-    for fix in rule.repairs(scene, found, sites):
-        if all(fix.edits != known.edits for known in fixes):
-            fixes.append(fix)
-        if len(fixes) >= MOST_FIXES:
-            break
+    try:
+        for fix in rule.repairs(scene, found, sites):
+            if all(fix.edits != known.edits for known in fixes):
+                fixes.append(fix)
+            if len(fixes) >= MOST_FIXES:
+                break
+    except Exception:
+        # The program's own objects are looked at; what they raise must not cost the finding.
+        pass
     return tuple(fixes)
 
 

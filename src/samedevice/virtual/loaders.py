@@ -1,5 +1,7 @@
 """DataLoaders under virtual GPUs: which batch a tensor came in, and an end after K batches."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,6 +37,27 @@ def install(patches: Patches, engine: "Engine", max_batches: int | None) -> None
     # `for` asks for `next`, which some torch versions bind apart.
     if "next" in vars(iterator):
         patches.set(iterator, "next", next_batch)
+
+
+@contextmanager
+def at_most(batches: int) -> Iterator[None]:
+    """Every DataLoader's iteration ends after so many batches; nothing else is different."""
+    iterator = dataloader._BaseDataLoaderIter
+    original = iterator.__next__
+
+    def next_batch(self: Any) -> Any:
+        if self._num_yielded >= batches:
+            raise StopIteration
+        return original(self)
+
+    patches = Patches()
+    patches.set(iterator, "__next__", next_batch)
+    if "next" in vars(iterator):
+        patches.set(iterator, "next", next_batch)
+    try:
+        yield
+    finally:
+        patches.undo()
 
 
 def _label(batch: Any, started: int) -> None:

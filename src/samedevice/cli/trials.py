@@ -1,0 +1,187 @@
+"""Runs of a program for `check --fix`: each in a process of its own, on files that are put back at the end."""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from samedevice.model.errors import UserError
+from samedevice.model.fix import Fix
+from samedevice.model.outcome import Outcome
+from samedevice.program.files import USER, kind_of
+from samedevice.source.rewriting import write_atomically
+
+#: the program must find what it finds under `samedevice check`: nothing of ours in front of `sys.path`
+START = (
+    "import sys; sys.path[0] = {scripts!r}; sys.path.append({ours!r}); "
+    "from samedevice.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run.
+
+    Attributes:
+        status: the exit status of `samedevice check`, or of the program itself on the plain CPU.
+        printed: the program's standard output.
+        outcome: None when the run was cut off, and on the plain CPU.
+        fixes: for each diagnostic of the outcome the edits to try, the best first.
+        complaint: the last line of standard error, where that was captured.
+    """
+
+    status: int
+    printed: bytes
+    outcome: Outcome | None = None
+    fixes: tuple[tuple[Fix, ...], ...] = ()
+    complaint: str = ""
+
+    @property
+    def ended(self) -> str:
+        """How the program ended."""
+        return "" if self.outcome is None else self.outcome.program or ""
+
+
+@dataclass(slots=True)
+class Runner:
+    """Starts runs of one program.
+
+    Attributes:
+        words: samedevice's options and the program, as on the command line.
+        to_stderr: the first run's output is shown on standard error, because standard output has another use.
+    """
+
+    words: Sequence[str]
+    to_stderr: bool = False
+    count: int = field(default=0, init=False)
+
+    def check(self, *, show: bool = False) -> Trial:
+        """A run on virtual GPUs; its output is shown on demand."""
+        self.count += 1
+        with tempfile.TemporaryDirectory(prefix="samedevice-") as folder:
+            record = os.path.join(folder, "record")
+            status, printed, complaint = self._start(["--record", record], show, {})
+            try:
+                with open(record, "rb") as stream:
+                    outcome, fixes = pickle.load(stream)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                return Trial(status, printed, complaint=complaint)
+        return Trial(status, printed, outcome, fixes, complaint)
+
+    def plain(self) -> Trial:
+        """A run on the CPU, as without samedevice on a machine without a GPU."""
+        hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+        status, printed, complaint = self._start(["--plain"], False, hidden)
+        return Trial(status, printed, complaint=complaint)
+
+    def _start(
+        self, extra: Sequence[str], show: bool, environment: Mapping[str, str]
+    ) -> tuple[int, bytes, str]:
+        """(exit status, standard output, last line of standard error)."""
+        ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        code = START.format(scripts=os.path.join(sys.prefix, "bin"), ours=ours)
+        # Bytecode of an edit that is taken back again must not stay behind.
+        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+        target = sys.stderr if self.to_stderr else sys.stdout
+        if show and target.isatty():
+            settings["PYTHONUNBUFFERED"] = "1"
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, "check", *extra, *self.words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if show else errors,
+                env=settings,
+            )
+            printed = []
+            try:
+                assert process.stdout is not None
+                while chunk := os.read(process.stdout.fileno(), 1 << 16):
+                    printed.append(chunk)
+                    if show:
+                        _write(target, chunk)
+                status = process.wait()
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            finally:
+                if process.stdout is not None:
+                    process.stdout.close()
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+        return status, b"".join(printed), lines[-1] if lines else ""
+
+
+def _write(target: object, chunk: bytes) -> None:
+    """Bytes to a text stream, whatever it is."""
+    buffer = getattr(target, "buffer", None)
+    if buffer is not None:
+        buffer.write(chunk)
+        buffer.flush()
+    else:
+        target.write(chunk.decode(errors="replace"))  # type: ignore[attr-defined]
+
+
+class Files:
+    """The program's files: as they were, and as they are while edits are tried."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.originals: dict[str, tuple[bytes, int]] = {}
+        self.present: dict[str, bytes] = {}
+
+    def full(self, path: str) -> str:
+        """The absolute path of a report's path."""
+        return os.path.join(self.root, path)
+
+    def editable(self, path: str) -> bool:
+        """Whether a file may be edited: the user's own, below the working directory, writable."""
+        full = os.path.realpath(self.full(path))
+        below = full.startswith(os.path.join(os.path.realpath(self.root), ""))
+        return below and kind_of(full) == USER and os.path.isfile(full) and os.access(full, os.W_OK)
+
+    def read(self, path: str) -> bytes:
+        """The present bytes of a file.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        if path not in self.present:
+            full = self.full(path)
+            try:
+                with open(full, "rb") as stream:
+                    data = stream.read()
+                self.originals[path] = (data, os.stat(full).st_mtime_ns)
+            except OSError as error:
+                raise UserError(f"cannot read `{path}`: {error.strerror or error}") from None
+            self.present[path] = data
+        return self.present[path]
+
+    def changed(self) -> dict[str, bytes]:
+        """The present bytes of the files that are not as they were."""
+        return {p: new for p, new in self.present.items() if new != self.originals[p][0]}
+
+    def write(self, changed: Mapping[str, bytes]) -> None:
+        """Make the files what they were, apart from those given.
+
+        Raises:
+            UserError: a file cannot be written, or somebody else has changed it.
+        """
+        for path in list(self.present):
+            old, time = self.originals[path]
+            new = changed.get(path, old)
+            if new == self.present[path]:
+                continue
+            try:
+                write_atomically(self.full(path), new, expected=self.present[path])
+                if new == old:
+                    os.utime(self.full(path), ns=(time, time))
+            except OSError as error:
+                raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None
+            self.present[path] = new

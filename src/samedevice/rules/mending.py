@@ -1,0 +1,462 @@
+"""The edits that take out a mistake which a run has shown; rules choose among them, the best first.
+
+Nothing here is certain: `check --fix` makes an edit, runs the program again, and takes it back when
+the problem is still there. So a builder gives what is likely right and nothing that cannot parse.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from samedevice.model.fix import Applicability, Edit, Fix
+from samedevice.model.scene import Scene, Step
+from samedevice.rules.sites import Function, Site, Sites, device_argument
+from samedevice.source import edits
+
+#: factories whose numbers depend on the device on which they are drawn
+RANDOM = ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty")
+
+#: how many expressions for a device are tried
+MOST_DEVICES = 3
+
+
+def fix(title: str, changes: Iterable[Edit | None] | None, *, safe: bool = False) -> Iterator[Fix]:
+    """One fix of edits that must all exist; nothing otherwise."""
+    made = [] if changes is None else list(changes)
+    if made and all(made):
+        kind = Applicability.SAFE if safe else Applicability.UNSAFE
+        yield Fix(title, kind, tuple(e for e in made if e is not None))
+
+
+def to(device: str) -> str:
+    """The move to a device."""
+    return f".to({device})"
+
+
+def add_move(site: Site, value: ast.expr, device: str, title: str | None = None) -> Iterator[Fix]:
+    """`.to(device)` behind an expression."""
+    title = title or f"Move it to `{device}`"
+    yield from fix(title, edits.method_call(site.path, site.text, value, to(device)))
+
+
+def on_device(site: Site | None, wanted: str | None) -> Iterator[Fix]:
+    """`device=` on a factory call, following what is already right; a move where the call takes none."""
+    if site is None:
+        return
+    call = call_in(site)
+    if call is None:
+        return
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    for device in site.devices(wanted, follow=True)[:MOST_DEVICES]:
+        title = f"Create it on `{device}`"
+        given = next((k for k in call.keywords if k.arg == "device"), None)
+        generated = any(k.arg == "generator" for k in call.keywords)
+        takes = function not in ("from_numpy", "frombuffer", "load", "load_audio") and not function.endswith(
+            "Tensor"
+        )
+        if given is not None:
+            yield from fix(title, [edits.replace(site.path, site.text, given.value, device)])
+        elif takes and not generated:
+            safe = device.endswith(".device") and function not in RANDOM
+            change = edits.add_keyword(site.path, site.text, call, f"device={device}")
+            yield from fix(title, [change], safe=safe)
+        yield from add_move(site, call, device)
+
+
+def call_in(site: Site) -> ast.Call | None:
+    """The call at a site: the node itself, or the only value of its statement."""
+    node = site.node
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)):
+        node = node.value or node
+    return node if isinstance(node, ast.Call) else None
+
+
+def keyword(site: Site | None, name: str, values: Sequence[str], title: str) -> Iterator[Fix]:
+    """`name=value` on the call at a site, in place of another value when one is given."""
+    call = None if site is None else call_in(site)
+    if site is None or call is None:
+        return
+    for value in values:
+        given = next((k for k in call.keywords if k.arg == name), None)
+        if given is not None:
+            yield from fix(title, [edits.replace(site.path, site.text, given.value, value)])
+        else:
+            yield from fix(title, [edits.add_keyword(site.path, site.text, call, f"{name}={value}")])
+
+
+def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterator[Fix]:
+    """The move of the operand in the failing call, to the device of what it meets there."""
+    site, stray = sites.at(scene.raised), scene.stray_operand
+    text = expression or (stray.expression if stray is not None else None)
+    if site is None or not text or scene.wanted is None or scene.wanted == "cpu":
+        return
+    found = same_expressions(site, text)
+    if not found:
+        return
+    partners = [
+        f"{o.expression}.device"
+        for o in scene.operands
+        if o.device == scene.wanted and o.expression and o.expression != text and is_path(o.expression)
+    ]
+    called = [
+        f"next({ast.unparse(n.func)}.parameters()).device"
+        for n in ast.walk(site.node)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and found[0] in n.args
+        if any(m.owner.endswith("." + n.func.attr) for m in scene.modules)
+    ]
+    weights = [
+        f"{ast.unparse(n.func)}.weight.device"
+        for n in ast.walk(site.node)
+        if isinstance(n, ast.Call) and found[0] in n.args and is_own_part(n.func)
+    ]
+    known = site.devices(scene.wanted, follow=True)
+    beside = [
+        f"{name}.device"
+        for name in dict.fromkeys(site.written(n) for n in ast.walk(site.node) if isinstance(n, ast.expr))
+        if name != text and f"{name}.device" in known
+    ]
+    choices = dict.fromkeys([*partners, *beside, *weights, *called, *known])
+    for device in list(choices)[:MOST_DEVICES]:
+        changes = [e for node in found for e in edits.method_call(site.path, site.text, node, to(device))]
+        yield from fix(f"Move it to `{device}` where it is used", changes)
+
+
+def is_own_part(node: ast.expr) -> bool:
+    """`self.layer` as something that is called."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def is_path(text: str) -> bool:
+    """A name, or attributes of a name."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def same_expressions(site: Site, text: str) -> list[ast.expr]:
+    """The expressions of a site that read what `text` reads."""
+    try:
+        wanted = ast.unparse(ast.parse(text.strip(), mode="eval").body)
+    except SyntaxError:
+        return []
+    found: list[ast.expr] = []
+    for node in ast.walk(site.node):
+        if node is site.node and not isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
+            continue
+        stored = isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
+        if not isinstance(node, ast.expr) or stored or ast.unparse(node) != wanted:
+            continue
+        if not any(n is node for f in found for n in ast.walk(f)):
+            found.append(node)
+    # The function of a call is no operand.
+    functions = {id(n.func) for n in ast.walk(site.node) if isinstance(n, ast.Call)}
+    return [n for n in found if id(n) not in functions and n is not site.node]
+
+
+def to_host(scene: Scene, sites: Sites, expression: str | None, title: str) -> Iterator[Fix]:
+    """`.cpu()` behind an operand that must be on the host."""
+    site = sites.at(scene.raised)
+    if site is None or not expression:
+        return
+    for node in same_expressions(site, expression)[:1]:
+        yield from fix(title, edits.method_call(site.path, site.text, node, ".cpu()"), safe=True)
+    receiver = receiver_of(site.node, "numpy", "__array__", "tolist")
+    if receiver is not None:
+        yield from fix(title, edits.method_call(site.path, site.text, receiver, ".cpu()"), safe=True)
+
+
+def receiver_of(node: ast.AST, *methods: str) -> ast.expr | None:
+    """What one of these methods is called on, None when the node is no such call."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+        return node.func.value
+    return None
+
+
+def batch(scene: Scene, sites: Sites, name: str, bound: Step | None, used: Step | None) -> Iterator[Fix]:
+    """The move of a part of a batch: beside its siblings, at the head of the loop, or where it gets its name."""
+    start = sites.at(bound.location if bound is not None else None)
+    use = sites.at(used.location if used is not None else None)
+    if start is not None:
+        statement = start.statement
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and name.isidentifier():
+            yield from in_loop(start, statement, name, scene.wanted)
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and target.id == name:
+                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
+                    yield from add_move(start, statement.value, device)
+            elif isinstance(target, ast.Tuple) and name.isidentifier():
+                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
+                    line = f"{name} = {name}{to(device)}"
+                    change = edits.insert_after(start.path, start.text, statement, line)
+                    yield from fix(f"Move it to `{device}`", [change])
+    if use is not None:
+        statement = use.statement
+        found = [] if statement is None else same_expressions(use.at(statement), name)
+        for device in use.devices(scene.wanted)[:MOST_DEVICES]:
+            for node in found[:1]:
+                yield from add_move(use, node, device)
+    yield from at_use(scene, sites)
+
+
+def in_loop(site: Site, loop: ast.For | ast.AsyncFor, name: str, wanted: str | None) -> Iterator[Fix]:
+    """`x = x.to(device)` in a loop, behind the moves that stand there already."""
+    sibling = None
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign):
+            break
+        if not any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("to", "cuda")
+            for n in ast.walk(statement.value)
+        ):
+            break
+        sibling = statement
+    first = loop.body[0]
+    if sibling is None and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        first = loop.body[-1]
+    inside = site.at(sibling or first)
+    for device in inside.devices(wanted)[:MOST_DEVICES]:
+        line = f"{name} = {name}{to(device)}"
+        if sibling is not None:
+            change = edits.insert_after(site.path, site.text, sibling, line)
+        else:
+            change = (
+                edits.insert_first(site.path, site.text, loop, line) if isinstance(loop, ast.For) else None
+            )
+        yield from fix(f"Move it to `{device}` at the head of the loop", [change])
+
+
+def assigned(site: Site | None) -> Iterator[Fix]:
+    """`x.to(device)` as a statement becomes `x = x.to(device)`."""
+    statement = None if site is None else site.statement
+    if site is None or not isinstance(statement, ast.Expr):
+        return
+    change = edits.assign_result(site.path, site.text, statement)
+    yield from fix("Assign the moved copy", [change], safe=False)
+
+
+def other_device(site: Site | None, wanted: str | None, extra: Sequence[str] = ()) -> Iterator[Fix]:
+    """Another device in the call that puts something in the wrong place."""
+    if site is None or wanted is None:
+        return
+    call = site.node
+    literals = [] if wanted == "cpu" else [f'"{wanted}"']
+    choices = list(dict.fromkeys([*extra, *site.devices(wanted)[:MOST_DEVICES], *literals]))
+    if isinstance(call, ast.Constant) and isinstance(call.value, str):
+        for device in choices:
+            yield from fix(f"Name `{device}` here", [edits.replace(site.path, site.text, call, device)])
+        return
+    if not isinstance(call, ast.Call):
+        return
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = next((k.value for k in call.keywords if k.arg == "device"), None)
+    if given is None and method == "to" and call.args:
+        given = call.args[0]
+    for device in choices:
+        title = f"Put it on `{device}`"
+        if given is not None:
+            if ast.unparse(given) != device:
+                yield from fix(title, [edits.replace(site.path, site.text, given, device)])
+        elif method in ("cuda", "cpu") and isinstance(call.func, ast.Attribute) and not call.keywords:
+            source = site.source.places
+            start = source.end(call.func.value)
+            if not edits.in_parentheses(source, call.func.value):
+                yield from fix(title, [source.edit(site.path, start, source.end(call), to(device))])
+
+
+def passed_on(site: Site | None, name: str | None, wanted: str | None) -> Iterator[Fix]:
+    """The device handed on to a function that has a default for it."""
+    call = None if site is None else call_in(site)
+    if site is None or call is None or name is None:
+        return
+    for number, value in enumerate(call.args):
+        # Meant for the parameter, it reached another one.
+        if isinstance(value, ast.Name) and value.id == name and number == len(call.args) - 1:
+            change = edits.replace(site.path, site.text, value, f"{name}={name}")
+            yield from fix(f"Pass `{name}` by name", [change])
+    yield from keyword(site, name, site.devices(wanted)[:MOST_DEVICES], f"Pass `{name}`")
+
+
+def enclosing(site: Site) -> Function | None:
+    """The function around a site."""
+    scope = site.scope
+    return scope if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+
+def replaced(site: Site | None, new: str | None, title: str) -> Iterator[Fix]:
+    """Other text for the expression at a site."""
+    if site is None or new is None or not isinstance(site.node, ast.expr):
+        return
+    yield from fix(title, [edits.replace(site.path, site.text, site.node, new)])
+
+
+def state_by_hand(site: Site | None, wanted: str | None) -> Iterator[Fix]:
+    """`optimizer.state[p][key] = value` with the value on the device of `p`."""
+    statement = None if site is None else site.statement
+    if site is None or not isinstance(statement, ast.Assign):
+        return
+    for node in ast.walk(statement.targets[0]):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Attribute)
+            and node.value.attr == "state"
+        ):
+            key = site.written(node.slice)
+            if is_path(key):
+                yield from add_move(
+                    site, statement.value, f"{key}.device", "Move it to its parameter's device"
+                )
+    for device in site.at(statement).devices(wanted)[:MOST_DEVICES]:
+        yield from add_move(site, statement.value, device)
+
+
+def field_beside(site: Site | None, path: str | None) -> Iterator[Fix]:
+    """`replace(self, a=self.a.to(d))` moves the other field as well."""
+    parts = path_parts(path)
+    if site is None or len(parts) < 2:
+        return
+    name, inner = parts[1], parts[2:]
+    for node in site.source.around(site.node):
+        if not isinstance(node, ast.Call):
+            continue
+        for given in node.keywords:
+            device = device_of_move(given.value, site.node)
+            if given.arg is None or device is None or not isinstance(given.value, ast.Call):
+                continue
+            host = given.value.func.value if isinstance(given.value.func, ast.Attribute) else None
+            if not isinstance(host, ast.Attribute) or host.attr != given.arg:
+                continue
+            field = f"{site.written(host.value)}.{name}"
+            moved = f"{field}.to({device})"
+            if inner:
+                moved = (
+                    f"{{k: v.to({device}) for k, v in {field}.items()}}"
+                    if inner[0].startswith(("'", '"'))
+                    else f"[v.to({device}) for v in {field}]"
+                )
+            change = edits.add_keyword(site.path, site.text, node, f"{name}={moved}")
+            yield from fix(f"Move `{name}` as well", [change])
+    yield from item_beside(site, name)
+
+
+def item_beside(site: Site, name: str) -> Iterator[Fix]:
+    """A line like `self.a = self.a.to(d)` or `batch["a"] = batch["a"].to(d)`, repeated for the other one."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return
+    target = statement.targets[0]
+    device = device_of_move(statement.value, site.node)
+    if device is None or not isinstance(statement.value, ast.Call):
+        return
+    if isinstance(target, ast.Attribute):
+        other = f"{site.written(target.value)}.{name}"
+    elif isinstance(target, ast.Subscript):
+        other = f"{site.written(target.value)}[{name}]"
+    else:
+        return
+    change = edits.insert_after(site.path, site.text, statement, f"{other} = {other}.to({device})")
+    yield from fix(f"Move `{other}` as well", [change])
+
+
+def path_parts(path: str | None) -> list[str]:
+    """`batch.inputs['ids']` in its parts."""
+    try:
+        node: ast.AST = ast.parse(path or "", mode="eval").body
+    except SyntaxError:
+        return []
+    parts: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        parts.append(node.attr if isinstance(node, ast.Attribute) else ast.unparse(node.slice))
+        node = node.value
+    return [*([node.id] if isinstance(node, ast.Name) else []), *reversed(parts)]
+
+
+def device_of_move(value: ast.AST, move: ast.AST) -> str | None:
+    """What a move names as its device, when the expression is that move."""
+    if not isinstance(value, ast.Call) or receiver_of(value, "to") is None or not value.args:
+        return None
+    return ast.unparse(value.args[0]) if any(n is move for n in ast.walk(value)) else None
+
+
+def without_pinning(scene: Scene, site: Site | None, sites: Sites) -> Iterator[Fix]:
+    """`pin_memory=True` left out, or the call of `pin_memory`."""
+    call = None if site is None else call_in(site)
+    if site is not None and call is not None:
+        yield from fix(
+            "Do not pin", [edits.without_keyword(site.path, site.text, call, "pin_memory")], safe=True
+        )
+    use = sites.at(scene.raised)
+    receiver = None if use is None else receiver_of(use.node, "pin_memory")
+    if use is not None and receiver is not None and not edits.in_parentheses(use.source.places, receiver):
+        source = use.source.places
+        change = source.edit(use.path, source.end(receiver), source.end(use.node), "")
+        yield from fix("Do not pin", [change])
+
+
+def torch_name(tree: ast.Module) -> str | None:
+    """How a file calls `torch`."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                    return alias.asname or "torch"
+    return None
+
+
+def gradient_on(site: Site | None, wanted: str | None) -> Iterator[Fix]:
+    """The gradient that a `backward` or a hook makes, on the device of the one that comes in."""
+    if site is None or not isinstance(site.node, ast.expr):
+        return
+    function = enclosing(site)
+    names = [] if function is None else [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    lambdas = [n for n in site.source.around(site.node) if isinstance(n, ast.Lambda)]
+    if lambdas:
+        names = [a.arg for a in lambdas[0].args.args]
+    grads = [n for n in names if "grad" in n] or names[-1:]
+    for device in dict.fromkeys([*[f"{n}.device" for n in grads], *site.devices(wanted, follow=True)]):
+        yield from on_call(site, site.node, device)
+
+
+def on_call(site: Site, node: ast.expr, device: str) -> Iterator[Fix]:
+    """A move of an expression; a move that is there already goes there instead."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cpu":
+        source = site.source.places
+        start = source.end(node.func.value)
+        if not edits.in_parentheses(source, node.func.value):
+            yield from fix(
+                f"Return it on `{device}`", [source.edit(site.path, start, source.end(node), to(device))]
+            )
+        return
+    yield from add_move(site, node, device, f"Return it on `{device}`")
+
+
+def partner_to_stray(scene: Scene, sites: Sites) -> Iterator[Fix]:
+    """The other operand of the failing call comes to the stray."""
+    site, stray = sites.at(scene.raised), scene.stray_operand
+    if site is None or stray is None or not stray.expression or not is_path(stray.expression):
+        return
+    changes: list[Edit] = []
+    seen: set[str] = set()
+    for other in scene.operands:
+        if other.device == scene.wanted and other.expression and other.expression not in seen:
+            seen.add(other.expression)
+            for node in same_expressions(site, other.expression)[:1]:
+                changes += edits.method_call(site.path, site.text, node, to(f"{stray.expression}.device"))
+    yield from fix(f"Bring the other side to `{stray.expression}`", changes)
+
+
+def moved_first(site: Site | None, text: str) -> Iterator[Fix]:
+    """`table[i].to(d)` with the move in front of the indexing."""
+    node = None if site is None else site.node
+    if site is None or node is None:
+        return
+    statement = site.statement
+    moves = [*site.source.around(node), *([] if statement is None else ast.walk(statement))]
+    for move in (node, *moves):
+        if isinstance(receiver_of(move, "to"), ast.Subscript):
+            yield from replaced(site.at(move), text, "Move the table first, then index it")
+            return
+
+
+def named_in(site: Site | None) -> list[str]:
+    """The device that a move at this place names."""
+    call = None if site is None else site.node
+    text = device_argument(call) if isinstance(call, ast.Call) else None
+    return [] if text is None else [text]

@@ -1,0 +1,312 @@
+"""Edits of modules, and of what modules keep: registered, made once, moved where they are made."""
+
+import ast
+import os
+from collections.abc import Iterator
+
+from samedevice.model.diagnostic import Location
+from samedevice.model.fix import Edit, Fix
+from samedevice.model.scene import Scene
+from samedevice.rules.mending import MOST_DEVICES, add_move, call_in, enclosing, fix, is_path, receiver_of, to
+from samedevice.rules.mending_order import names_read, names_stored, sooner
+from samedevice.rules.reading import empty_list, nn_name
+from samedevice.rules.sites import Site, Sites, parameters, stores
+from samedevice.source import edits
+
+
+def made_on(site: Site | None, scene: Scene, sites: Sites) -> Iterator[Fix]:
+    """`.to(device)` behind the call that makes a module, or a move of its own before its first use."""
+    if site is None:
+        return
+    call = call_in(site)
+    if call is not None:
+        for device in site.devices(scene.wanted)[:MOST_DEVICES]:
+            yield from add_move(site, call, device)
+    statement = site.statement
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+        return
+    target = site.written(statement.targets[0])
+    if not is_path(target):
+        return
+    for frame in scene.frames:
+        used = sites.at(frame.location)
+        if used is None or used.scope is not site.scope or used.path != site.path:
+            continue
+        before = outermost(used, statement)
+        if before is None:
+            continue
+        for device in used.at(before).devices(scene.wanted)[:MOST_DEVICES]:
+            change = edits.insert_before(site.path, site.text, before, f"{target}{to(device)}")
+            yield from fix(f"Move it to `{device}` before it is used", [change])
+
+
+def outermost(site: Site, beside: ast.stmt) -> ast.stmt | None:
+    """The statement around a site that stands in one block with `beside`, or outside all loops."""
+    block = site.source.block(beside)
+    statement = site.statement
+    chain = [] if statement is None else [statement, *site.source.around(statement)]
+    return next((n for n in chain if isinstance(n, ast.stmt) and n in block and n is not beside), None)
+
+
+def as_buffer(site: Site | None) -> Iterator[Fix]:
+    """`self.x = value` as `self.register_buffer("x", value, persistent=False)`."""
+    found = attribute_stored(site)
+    if site is None or found is None:
+        return
+    statement, target, value = found
+    yield from fix("Register it as a buffer", [*registration(site, statement, target, value)])
+
+
+def registration(site: Site, statement: ast.stmt, target: ast.Attribute, value: ast.expr) -> list[Edit]:
+    """The edits of `as_buffer`."""
+    source = site.source.places
+    start, end = source.start(value), source.end(value)
+    if edits.in_parentheses(source, value):
+        start = source.text.rindex("(", 0, start)
+        _, where = edits.next_token(source.text, end, len(source.text))
+        end = where + 1
+    elif isinstance(value, ast.Tuple) and source.text[start] != "(":
+        return []
+    host = site.written(target.value)
+    head = source.edit(site.path, source.start(statement), start, f'{host}.register_buffer("{target.attr}", ')
+    return [head, source.edit(site.path, end, end, ", persistent=False)")]
+
+
+def attribute_stored(site: Site | None) -> tuple[ast.stmt, ast.Attribute, ast.expr] | None:
+    """A statement `host.name = value`."""
+    statement = None if site is None else site.statement
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        target, value = statement.target, statement.value
+    else:
+        return None
+    return (statement, target, value) if isinstance(target, ast.Attribute) else None
+
+
+def as_parameter(site: Site | None) -> Iterator[Fix]:
+    """`self.x = value.requires_grad_()` as an `nn.Parameter`."""
+    found = attribute_stored(site)
+    if site is None or found is None:
+        return
+    prefix = nn_name(site.source.tree)
+    _, _, value = found
+    if prefix is None:
+        return
+    inner = receiver_of(value, "requires_grad_")
+    if inner is not None:
+        source = site.source.places
+        start, stop = source.start(value), source.end(inner)
+        if edits.in_parentheses(source, inner):
+            stop = edits.next_token(source.text, stop, len(source.text))[1] + 1
+        head = source.edit(site.path, start, start, f"{prefix}.Parameter(")
+        yield from fix("Make it a parameter", [head, source.edit(site.path, stop, source.end(value), ")")])
+        return
+    yield from fix(
+        "Make it a parameter", edits.wrap(site.path, site.text, value, f"{prefix}.Parameter(", ")")
+    )
+
+
+def late_buffer(site: Site | None) -> Iterator[Fix]:
+    """An attribute that is `None` until a method fills it, as a buffer that is `None`."""
+    found = attribute_stored(site)
+    if site is None or found is None:
+        return
+    name = site.written(found[1])
+    around = next((n for n in site.source.around(site.node) if isinstance(n, ast.ClassDef)), None)
+    if around is None:
+        return
+    changes: list[Edit] = []
+    for node in ast.walk(around):
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
+            continue
+        target, value = node.targets[0], node.value
+        if not (isinstance(value, ast.Constant) and value.value is None):
+            continue
+        if isinstance(target, ast.Attribute) and site.written(target) == name:
+            changes += registration(site, node, target, value)
+    yield from fix("Register it as a buffer", changes)
+
+
+def as_container(site: Site | None) -> Iterator[Fix]:
+    """`nn.ModuleList` or `nn.ModuleDict` in place of a plain list or dictionary."""
+    prefix = None if site is None else nn_name(site.source.tree)
+    statement = None if site is None else site.statement
+    if site is None or prefix is None or statement is None:
+        return
+    if isinstance(statement, ast.Expr):
+        statement = empty_list(site.source.tree, statement)
+    value = getattr(statement, "value", None)
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(value, ast.expr):
+        return
+    is_dict = isinstance(value, (ast.Dict, ast.DictComp))
+    kind = f"{prefix}.{'ModuleDict' if is_dict else 'ModuleList'}"
+    title = f"Make it an `nn.{kind.rpartition('.')[2]}`"
+    if (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys):
+        yield from fix(title, [edits.replace(site.path, site.text, value, f"{kind}()")])
+    elif isinstance(value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or (
+        isinstance(value, ast.Tuple) and site.written(value).startswith("(")
+    ):
+        yield from fix(title, edits.wrap(site.path, site.text, value, f"{kind}(", ")"))
+
+
+def into_constructor(site: Site | None, name: str) -> Iterator[Fix]:
+    """A module that `forward` builds, built by `__init__` and called by `forward`."""
+    call = None if site is None else call_in(site)
+    if site is None or call is None:
+        return
+    around = next((n for n in site.source.around(call) if isinstance(n, ast.ClassDef)), None)
+    if around is None:
+        return
+    init = next((f for f in around.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+    if init is None or not init.args.args:
+        return
+    own = init.args.args[0].arg
+    local = set(stores(site.scope)) | (parameters(site.scope) - {own})
+    used = {n.id for n in ast.walk(call) if isinstance(n, ast.Name)}
+    taken = {n.attr for n in ast.walk(around) if isinstance(n, ast.Attribute)}
+    if used & local or init.body[-1].lineno == init.lineno:
+        return
+    name = f"{name}_" if name in taken else name
+    line = f"{own}.{name} = {' '.join(site.written(call).split())}"
+    yield from fix(
+        f"Build it once, in `{around.name}.__init__`",
+        [
+            edits.insert_after(site.path, site.text, init.body[-1], line),
+            edits.replace(site.path, site.text, call, f"{own}.{name}"),
+        ],
+    )
+
+
+def reset_after(sites: Sites, move: Location | None, method: str | None) -> Iterator[Fix]:
+    """A call of the method that makes the carried state, behind the move."""
+    mover = sites.at(move)
+    call, statement = (None, None) if mover is None else (mover.node, mover.statement)
+    if mover is None or statement is None or method is None or method.startswith("__"):
+        return
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        return
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = mover.written(statement.targets[0])
+    else:
+        target = mover.written(call.func.value)
+    for definition in ast.walk(mover.source.tree):
+        if isinstance(definition, ast.FunctionDef) and definition.name == method:
+            needed = len(definition.args.args) - len(definition.args.defaults) - 1
+            if needed > 0 or any(d is None for d in definition.args.kw_defaults):
+                return
+    if is_path(target):
+        change = edits.insert_after(mover.path, mover.text, statement, f"{target}.{method}()")
+        yield from fix(f"Begin anew after the move: `{target}.{method}()`", [change])
+
+
+def one_choice(site: Site | None, other: str) -> Iterator[Fix]:
+    """A second choice of device replaced by an import of the first."""
+    statement = None if site is None else site.statement
+    module, _, name = other.rpartition(".")
+    if site is None or statement is None or not module:
+        return
+    top = statement
+    for node in site.source.around(statement):
+        if isinstance(node, ast.If):
+            top = node
+    stored = names_stored(top)
+    assigns = [n for n in ast.walk(top) if isinstance(n, ast.stmt) and not isinstance(n, ast.If)]
+    if top not in site.source.tree.body or len(stored) != 1:
+        return
+    if not all(isinstance(n, ast.Assign) for n in assigns):
+        return
+    mine = next(iter(stored))
+    renamed = "" if mine == name else f" as {mine}"
+    package = os.path.dirname(site.path).replace(os.sep, ".")
+    relative = package and module.startswith(f"{package}.")
+    origin = f".{module.removeprefix(f'{package}.')}" if relative else module
+    change = edits.replace(site.path, site.text, top, f"from {origin} import {name}{renamed}")
+    yield from fix(f"Use the device of `{module}`", [change])
+
+
+def whole_layers(site: Site | None) -> Iterator[Fix]:
+    """A device map whose entries cut a layer in two, with one entry for the layer."""
+    statement = None if site is None else site.statement
+    if site is None or statement is None:
+        return
+    for mapping in ast.walk(statement):
+        if not isinstance(mapping, ast.Dict):
+            continue
+        groups: dict[str, list[int]] = {}
+        for i, key in enumerate(mapping.keys):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and "." in key.value:
+                groups.setdefault(key.value.rpartition(".")[0], []).append(i)
+        changes: list[Edit | None] = []
+        for layer, numbers in groups.items():
+            devices = {ast.unparse(mapping.values[i]) for i in numbers}
+            if len(numbers) < 2 or len(devices) < 2 or numbers != list(range(numbers[0], numbers[-1] + 1)):
+                continue
+            first, last = mapping.keys[numbers[0]], mapping.values[numbers[-1]]
+            assert first is not None
+            source = site.source.places
+            kept = site.written(mapping.values[numbers[0]])
+            quote = site.written(first)[0]
+            between = source.text[source.start(first) : source.end(last)]
+            if "#" in between or quote not in "'\"":
+                continue
+            changes.append(
+                source.edit(
+                    site.path, source.start(first), source.end(last), f"{quote}{layer}{quote}: {kept}"
+                )
+            )
+        yield from fix("Keep each layer on one GPU", changes)
+
+
+def moved_back(site: Site | None) -> Iterator[Fix]:
+    """A module that a function takes elsewhere goes back to where it was when the function ends."""
+    call = None if site is None else site.node
+    function = None if site is None else enclosing(site)
+    if site is None or function is None or not isinstance(call, ast.Call):
+        return
+    statement = site.statement
+    if not isinstance(call.func, ast.Attribute) or statement is None or statement not in function.body:
+        return
+    target = site.written(call.func.value)
+    if not is_path(target) or site.loops():
+        return
+    last = function.body[-1]
+    if any(isinstance(n, ast.Return) for s in function.body[:-1] for n in ast.walk(s)):
+        return
+    name = (
+        "device"
+        if "device" not in names_read(function) | names_stored(function) | parameters(function)
+        else "home"
+    )
+    before = edits.insert_before(
+        site.path, site.text, statement, f"{name} = next({target}.parameters()).device"
+    )
+    back = f"{target}.to({name})"
+    if isinstance(last, ast.Return):
+        if last.value is not None and target.partition(".")[0] in names_read(last):
+            return
+        after = edits.insert_before(site.path, site.text, last, back)
+    else:
+        after = edits.insert_after(site.path, site.text, last, back)
+    yield from fix(f"Move `{target}` back when `{function.name}` ends", [before, after])
+
+
+def before_tracing(site: Site | None, wanted: str | None) -> Iterator[Fix]:
+    """The model and the example are moved before the trace."""
+    call = None if site is None else call_in(site)
+    if site is None or call is None or len(call.args) < 2:
+        return
+    model, example = call.args[:2]
+    examples = example.elts if isinstance(example, ast.Tuple) else [example]
+    # What is known of the model is where it is now, after the trace.
+    own = names_read(model) | names_read(example)
+    here = [d for d in site.devices(wanted) if not own & names_read(ast.parse(d))][:MOST_DEVICES]
+    choices: list[tuple[str, list[Edit]]] = [*((d, []) for d in here), *sooner(site)]
+    for device, before in choices:
+        moves = [
+            e
+            for value in (model, *examples)
+            for e in edits.method_call(site.path, site.text, value, to(device))
+        ]
+        title = f"Move the model and the example to `{device}` before tracing"
+        yield from fix(title, [*before, *moves])
