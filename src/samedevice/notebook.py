@@ -69,7 +69,8 @@ def explain_last(shell: Any, exc_tuple: Any = None) -> bool:
 
         language = language_from(None, dict(os.environ))
         cells = Cells(shell)
-        lines = crash_lines(cells.named(found), width=100, language=language, read=cells.read)
+        # `samedevice run --trace` is no advice for a notebook.
+        lines = crash_lines(cells.named(found), width=100, language=language, read=cells.read, traced=True)
         show(lines)
     except Exception as fault:
         print(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from samedevice.live.expressions import makes_library_module
 from samedevice.live.origins import Tracer, Where
 from samedevice.live.points import Point
 from samedevice.program.frames import parent_of, statement_of
@@ -147,10 +148,7 @@ def is_module_made(node: ast.expr, where: Where, tracer: Tracer) -> bool:
         return False
     name = tracer.sources.qualified(node.func, where.file)
     if name is not None:
-        last = name.rpartition(".")[2]
-        return (
-            name.startswith("torch.nn.") and last[:1].isupper() and last not in ("Parameter", "Buffer")
-        ) or last == "from_pretrained"
+        return makes_library_module(name)
     found = tracer.sources.definition(node.func, where.file)
     return (
         found is not None and isinstance(found.node, ast.ClassDef) and tracer.sources.is_module_class(found)

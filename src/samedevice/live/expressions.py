@@ -103,3 +103,15 @@ def item_source(iterable: ast.expr, name: str, binder: ast.AST) -> ast.expr:
     if isinstance(iterable, ast.Call) and called(iterable.func) in WRAPPERS and iterable.args:
         return iterable.args[0]
     return iterable
+
+
+def makes_library_module(name: str) -> bool:
+    """A call of this qualified name of an installed package gives an `nn.Module`."""
+    last = name.rpartition(".")[2]
+    if name.startswith("torch.nn."):
+        return last[:1].isupper() and last not in ("Parameter", "Buffer", "UninitializedParameter")
+    if last in ("from_pretrained", "from_config", "create_model"):
+        return "Tokenizer" not in name and "Processor" not in name and "Config" not in name
+    if name.startswith("transformers."):
+        return last[:1].isupper() and ("Model" in last or "For" in last) and not last.endswith("Config")
+    return name.startswith(("torchvision.models.", "torchmetrics.", "segmentation_models_pytorch."))

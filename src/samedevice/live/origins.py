@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from samedevice.live.expressions import added, comprehension_source, is_dtype, item_source, literal_device
+from samedevice.live.expressions import (
+    added,
+    comprehension_source,
+    is_dtype,
+    item_source,
+    literal_device,
+    makes_library_module,
+)
 from samedevice.live.points import Point
 from samedevice.live.resolving import Resolver, Where, called
 from samedevice.live.sources import Found
@@ -331,10 +338,7 @@ class Tracer(Resolver):
     def _makes_module(self, node: ast.Call, name: str, callee: Found | None) -> bool:
         if callee is not None:
             return isinstance(callee.node, ast.ClassDef) and self.sources.is_module_class(callee)
-        last = name.rpartition(".")[2]
-        if name in ("copy.deepcopy", "copy.copy"):
-            return False
-        return name.startswith("torch.nn.") and last[:1].isupper() and last not in ("Parameter", "Buffer")
+        return makes_library_module(name)
 
     def _arguments_of(self, node: ast.Call, where: Where, stations: tuple[Station, ...]) -> Iterator[Origin]:
         for argument in (*node.args, *(k.value for k in node.keywords if k.arg != "device")):

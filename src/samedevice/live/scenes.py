@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from samedevice.live.births import birth_of
-from samedevice.live.candidates import Candidate, candidates, is_module_made
+from samedevice.live.candidates import Candidate, candidates, is_module_made, module_device
 from samedevice.live.describing import Describer, DeviceOf
 from samedevice.live.devices import decide
 from samedevice.live.holders import registers
@@ -24,6 +24,7 @@ from samedevice.model.scene import (
     Operand,
     Scene,
 )
+from samedevice.program.files import PACKAGE
 from samedevice.program.frames import text_of
 from samedevice.program.values import MISSING, is_module, is_tensor
 from samedevice.torch_facts.messages import Match
@@ -74,6 +75,14 @@ class CrashScene(Describer):
         if self.blame.stray is None:
             parts = self._with_sides(parts)
             self._choose_gpu(parts)
+        if self._inside_package(point) and not self._reaches_inside(parts, point):
+            # What failed is a package's own line; of the user's call into it only what is seen counts.
+            parts = [
+                p
+                for p in parts
+                if p.device == self.stray
+                and (not p.is_state or module_device(p.value, self.tracer) == self.stray)
+            ]
         stray, origin = self._choose(parts, point)
         wanted = self.wanted(parts)
         operands = tuple(self._plain(part, point, wanted) for part in parts)
@@ -183,6 +192,19 @@ class CrashScene(Describer):
             return seen[0]
         wanted = self.blame.wanted or "cuda:0"
         return "cuda:0" if wanted in ("cuda", "gpu") else wanted
+
+    def _inside_package(self, point: Point) -> bool:
+        """The failing line is in an installed package (not torch) that the user's code called."""
+        after = self.points[list(self.points).index(point) + 1 :]
+        return any(
+            p.kind == PACKAGE or ("-packages/" in p.file and "-packages/torch/" not in p.file) for p in after
+        )
+
+    def _reaches_inside(self, parts: Sequence[Candidate], point: Point) -> bool:
+        """The user calls a package's module, and the message speaks of an argument: it may be the user's."""
+        if self.blame.role != "argument" or not isinstance(point.node, ast.Call):
+            return False
+        return any(p.is_state for p in parts)
 
     # -- who is out of place -----------------------------------------------------------------------------
 

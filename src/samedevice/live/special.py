@@ -1,6 +1,7 @@
 """Scenes of refusals that are not about the operands of the user's line: loaders, wrappers, generators, backward."""
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samedevice.live.module_facts import ModuleReader
@@ -29,6 +30,8 @@ def special_scene(crash: "CrashScene", point: Point) -> Scene | None:
         return _gradient(crash, point)
     if kind is Kind.META:
         return _meta(crash, point)
+    if kind is Kind.LEAF:
+        return _leaf(crash, point)
     if kind in (Kind.LOAD, Kind.FORK, Kind.COLLECTIVE):
         return crash.frame_of(kind, point)
     if in_optimizer(crash, point):
@@ -221,6 +224,31 @@ def _subject(point: Point) -> str | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return ast.unparse(node.func.value)
     return None
+
+
+# -- parameters ----------------------------------------------------------------------------------------
+
+
+def _leaf(crash: "CrashScene", point: Point) -> Scene:
+    """What a move left of a parameter: among the optimizer's arguments the one that a move made."""
+    where = Where(point.file, point.line, point)
+    wanted = "cuda:0"
+    tracer = Tracer(crash.sources, wanted, lambda value: wanted)
+    for part in ast.walk(point.node) if point.node is not None else ():
+        if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(getattr(part, "ctx", None), ast.Load):
+            for origin in tracer.trace(part, where):
+                if origin.action is Action.MOVED:
+                    step = replace(crash.step(origin), device=wanted)
+                    operand = Operand(
+                        "",
+                        wanted,
+                        text_of(part, point.file),
+                        provenance=(step,),
+                        placed=step,
+                        requires_grad=True,
+                    )
+                    return crash.frame_of(Kind.LEAF, point, (operand,), 0, wanted)
+    return crash.frame_of(Kind.LEAF, point)
 
 
 # -- optimizers ----------------------------------------------------------------------------------------
