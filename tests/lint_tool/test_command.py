@@ -167,7 +167,10 @@ def test_a_notebook_may_come_by_standard_input(project, analysed, lint, monkeypa
     project()
     piped(monkeypatch, json.dumps({"cells": [{"cell_type": "code", "source": 'bad("one")'}]}).encode())
 
-    assert "n.ipynb:cell 1:1:1" in lint("-", "--stdin-filename", "n.ipynb", "--format", "concise")[1]
+    _, out, _ = lint("-", "--stdin-filename", "n.ipynb")
+
+    assert "--> n.ipynb:cell 1:1:1" in out
+    assert '1 | bad("one")' in out
 
 
 # Settings and options

@@ -132,3 +132,10 @@ def test_a_cell_of_a_notebook_is_fixed_and_the_rest_stays(project, analysed, lin
 
     assert lint("--fix")[0] == 0
     assert (root / "n.ipynb").read_bytes() == data.replace(b'bad(\\"one\\", \\"safe\\")', b"good()")
+
+
+def test_the_report_beside_a_diff_shows_the_lines_as_they_would_be(project, analysed, lint):
+    project(a='bad("one", "safe")\nx = 1\nbad("two")\n')
+    _, _, err = lint("--diff")
+
+    assert '3 | bad("two")' in err

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from samedevice.model.diagnostic import Confidence, Diagnostic, Evidence, Location, Severity
 from samedevice.model.fix import Applicability, Edit, Fix, Point
-from samedevice.source.notebook import NotebookError, edit_notebook, harmless, read_notebook
+from samedevice.source.magics import harmless
+from samedevice.source.notebook import NotebookError, read_notebook
+from samedevice.source.notebook_edits import edit_notebook
 from samedevice.source.rewriting import EditError
 
 

@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from samedevice.cli import Parser
+from samedevice.cli.lint_report import write
 from samedevice.config.patterns import Patterns
 from samedevice.config.settings import Settings, find_settings, load_settings
 from samedevice.lint.cache import Cache, cache_file, default_folder, load_cache
@@ -155,7 +155,8 @@ def main(argv: Sequence[str]) -> int:
         suppressed=total.suppressed,
         seconds=time.perf_counter() - began,
     )
-    write(outcome, options, groups, contents)
+    piped = {path: data for group in groups for path, data in group.standard_input.items()}
+    write(outcome, options, piped, contents)
     if total.broken or total.failures:
         return 2
     return 1 if total.diagnostics or (options.diff and contents) else 0
@@ -256,85 +257,7 @@ def joined(findings: Sequence[Findings]) -> Findings:
     )
 
 
-def write(
-    outcome: Outcome, options: argparse.Namespace, groups: Sequence[Group], contents: dict[str, bytes]
-) -> None:
-    """Write the report where it belongs; fixed standard input and diffs have standard output to themselves."""
-    from samedevice.report import render
-
-    piped = {path: data for group in groups for path, data in group.standard_input.items()}
-    stream = sys.stdout
-    if options.diff or (options.fix and piped):
-        from samedevice.cli.lint_fixing import show_changes
-
-        show_changes(piped, contents, diff=options.diff)
-        stream = sys.stderr
-    if options.statistics:
-        table = statistics(outcome)
-        if options.format in ("text", "concise") and options.output is None:
-            stream.write(table)
-            outcome = replace(outcome, diagnostics=())
-            return
-        sys.stderr.write(table)
-    if options.output is not None and options.output != "-":
-        from samedevice.cli.output import write_atomically
-
-        write_atomically(options.output, render(outcome, options.format, read=reader(piped)))
-        return
-    if options.format in ("text", "concise"):
-        from samedevice.cli.output import wants_color, width_of
-
-        text = render(
-            outcome,
-            options.format,
-            color=wants_color(stream),
-            width=width_of(stream),
-            read=reader(piped),
-        )
-    else:
-        text = render(outcome, options.format)
-    stream.write(text)
-    stream.flush()
-
-
-def reader(piped: dict[str, bytes]):  # type: ignore[no-untyped-def]
-    """How the report reads source lines: from disk, or from what came in by standard input."""
-    if not piped:
-        return None
-    from samedevice.report.excerpt import Files
-    from samedevice.source.decoding import DecodingError, decode
-    from samedevice.source.lines import LINE_END
-
-    on_disk = Files()
-
-    def read(path: str, cell: int | None) -> Sequence[str] | None:
-        if path not in piped:
-            return on_disk(path, cell)
-        try:
-            return LINE_END.split(decode(piped[path]).text)
-        except DecodingError:
-            return None
-
-    return read
-
-
-def statistics(outcome: Outcome) -> str:
-    """How often each rule was found, the most frequent first."""
-    counts = Counter(one.rule for one in outcome.diagnostics)
-    fixable = Counter(one.rule for one in outcome.diagnostics if one.fix is not None and one.fix.edits)
-    digits = len(str(max(counts.values(), default=0)))
-    lines = [
-        f"{count:>{digits}}  {rule}" + (f"  ({fixable[rule]} with a fix)" if fixable[rule] else "")
-        for rule, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    problems = len(outcome.diagnostics)
-    lines.append(
-        f"{problems} problem{'s' * (problems != 1)} in {outcome.files} file{'s' * (outcome.files != 1)}"
-    )
-    return "\n".join(lines) + "\n"
-
-
-def progress_bar(files: int):  # type: ignore[no-untyped-def]
+def progress_bar(files: int) -> Callable[[int | None], None] | None:
     """Shows how far the work is on a terminal, once it takes longer than a second."""
     if not sys.stderr.isatty() or files < 2:
         return None

@@ -168,7 +168,7 @@ def edit_bytes(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
         EditError: an edit does not fit, the result does not parse, or the file cannot be written back.
     """
     if path.endswith(".ipynb"):
-        from samedevice.source.notebook import edit_notebook
+        from samedevice.source.notebook_edits import edit_notebook
 
         return edit_notebook(data, edits)
     try:
