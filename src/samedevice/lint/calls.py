@@ -3,7 +3,7 @@
 import ast
 from typing import Any
 
-from samedevice.lint import builtin_objects, builtins_, classes, methods, modules, torch_calls
+from samedevice.lint import builtin_objects, builtins_, classes, methods, module_calls, modules, torch_calls
 from samedevice.lint.run import Frame, Run
 from samedevice.lint.state import assemble, compatible, join, options, tagged
 from samedevice.lint.values import (
@@ -54,7 +54,7 @@ def call(
     if isinstance(func, Class):
         return classes.instantiate(run, func, args, kwargs, node, frame)
     if isinstance(func, Instance):
-        return modules.call_instance(run, func, args, kwargs, node, frame)
+        return module_calls.call_instance(run, func, args, kwargs, node, frame)
     if isinstance(func, Alts):
         found: list[tuple[Value, Tags]] = []
         for option, tags in tagged(func):

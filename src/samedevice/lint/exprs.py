@@ -4,11 +4,11 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from samedevice.lint import calls, classes, iteration, loading, tensors
+from samedevice.lint import calls, classes, displays, iteration, loading, narrowing, operators, tensors
 from samedevice.lint.conditions import data_decides, truth
-from samedevice.lint.devices import same, symbol
+from samedevice.lint.devices import symbol
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import assemble, conflict, element, join, options, tagged
+from samedevice.lint.state import assemble, element, join, tagged
 from samedevice.lint.values import (
     ARRAY,
     NONE,
@@ -188,201 +188,6 @@ def call(
     return calls.call(run, func, args, kwargs, node, frame)
 
 
-def eval_binop(run: Run, node: ast.BinOp, frame: Frame) -> Value:
-    left = evaluate(run, node.left, frame)
-    right = evaluate(run, node.right, frame)
-    return binary(run, node, left, right, node.left, node.right, frame)
-
-
-def binary(
-    run: Run, node: ast.BinOp | ast.AugAssign, left: Value, right: Value, left_node: ast.expr, right_node: ast.expr,
-    frame: Frame, in_place: bool = False,
-) -> Value:  # fmt: skip
-    """`left op right` for any values."""
-    if isinstance(left, Alts) or isinstance(right, Alts):
-        found: list[tuple[Value, Tags]] = []
-        for a, one_tags in tagged(left):
-            for b, two_tags in tagged(right):
-                if not conflict(one_tags, two_tags):
-                    value = binary(run, node, a, b, left_node, right_node, frame, in_place)
-                    found.append((value, one_tags | two_tags))
-        return assemble(found) if found else UNKNOWN
-    if isinstance(left, Tensor | Param) or isinstance(right, Tensor | Param):
-        return tensors.operator(run, node, left, right, left_node, right_node, frame, in_place)
-    if isinstance(left, Const) and isinstance(right, Const):
-        return fold(node.op, left, right)
-    if isinstance(left, Seq) and isinstance(right, Seq) and isinstance(node.op, ast.Add):
-        if left.rest is None and right.rest is None and len(left.items) + len(right.items) <= 12:
-            return Seq(left.kind, (*left.items, *right.items))
-        return Seq(left.kind, (), join(element(left), element(right), True))
-    if isinstance(left, Seq) and isinstance(node.op, ast.Mult):
-        return Seq(left.kind, (), element(left))
-    if isinstance(left, Array) or isinstance(right, Array):
-        return ARRAY
-    if isinstance(left, Num | Const) and isinstance(right, Num | Const):
-        return NUM
-    if isinstance(left, Instance) and left.cls is not None:
-        return Unknown()
-    return Unknown()
-
-
-def fold(op: ast.operator, left: Const, right: Const) -> Value:
-    """Constant arithmetic on small values."""
-    a, b = left.value, right.value
-    try:
-        if isinstance(op, ast.Add) and isinstance(a, str) and isinstance(b, str) and len(a) < 200:
-            return Const(a + b, left.site)
-        if isinstance(op, ast.Add) and isinstance(a, int | float) and isinstance(b, int | float):
-            return Const(a + b, left.site)
-        if isinstance(a, int) and isinstance(b, int):
-            if isinstance(op, ast.Sub):
-                return Const(a - b, left.site)
-            if isinstance(op, ast.Mult) and abs(a) < 10**9 and abs(b) < 10**9:
-                return Const(a * b, left.site)
-            if isinstance(op, ast.FloorDiv) and b:
-                return Const(a // b, left.site)
-            if isinstance(op, ast.Mod) and b:
-                return Const(a % b, left.site)
-    except (TypeError, ValueError, OverflowError):
-        return NUM
-    return NUM
-
-
-def eval_unary(run: Run, node: ast.UnaryOp, frame: Frame) -> Value:
-    value = evaluate(run, node.operand, frame)
-    if isinstance(node.op, ast.Not):
-        known = truth(value)
-        return NUM if known is None else Const(not known)
-    if isinstance(value, Const) and isinstance(value.value, int | float) and isinstance(node.op, ast.USub):
-        return Const(-value.value, value.site)
-    return distribute(
-        value,
-        lambda v: (
-            tensors.result_of(v, None)
-            if isinstance(v, Tensor | Param)
-            else (v if isinstance(v, Array) else Unknown() if isinstance(v, Unknown) else NUM)
-        ),
-    )
-
-
-def eval_boolop(run: Run, node: ast.BoolOp, frame: Frame) -> Value:
-    conjunction = isinstance(node.op, ast.And)
-    result: Value | None = None
-    for part in node.values:
-        value = evaluate(run, part, frame)
-        known = truth(value)
-        if known is (not conjunction):
-            return value if result is None else join(result, value, data_decides(node))
-        if known is None or part is node.values[-1]:
-            result = value if result is None else join(result, value, data_decides(node))
-    return result if result is not None else UNKNOWN
-
-
-def eval_compare(run: Run, node: ast.Compare, frame: Frame) -> Value:
-    left = evaluate(run, node.left, frame)
-    right = evaluate(run, node.comparators[0], frame)
-    if len(node.ops) > 1:
-        for other in node.comparators[1:]:
-            evaluate(run, other, frame)
-        return NUM
-    op = node.ops[0]
-    if isinstance(op, ast.Is | ast.IsNot):
-        known = identity(left, right)
-        return NUM if known is None else Const(known is isinstance(op, ast.Is))
-    if isinstance(op, ast.In | ast.NotIn):
-        return membership(left, right, isinstance(op, ast.In))
-    if any(isinstance(v, Tensor | Param) for side in (left, right) for v in options(side)):
-        found: list[tuple[Value, Tags]] = []
-        for a, one_tags in tagged(left):
-            for b, two_tags in tagged(right):
-                if conflict(one_tags, two_tags):
-                    continue
-                if tensors.tensor_of(a) is None and tensors.tensor_of(b) is None:
-                    found.append((NUM, one_tags | two_tags))
-                else:
-                    value = tensors.operator(run, node, a, b, node.left, node.comparators[0], frame, False)
-                    found.append((value, one_tags | two_tags))
-        return assemble(found) if found else NUM
-    if isinstance(left, Const) and isinstance(right, Const):
-        return compare_constants(op, left.value, right.value)
-    one, two = tensors.device_value(left, frame, strict=True), tensors.device_value(right, frame, strict=True)
-    if one is not None and two is not None and isinstance(op, ast.Eq | ast.NotEq):
-        if same(one.dev, two.dev):
-            return Const(isinstance(op, ast.Eq))
-        if not one.dev.is_symbol and not two.dev.is_symbol:
-            return Const(isinstance(op, ast.NotEq))
-        if one.dev.is_cpu or two.dev.is_cpu:
-            return Const(isinstance(op, ast.NotEq))
-    if (
-        isinstance(left, Num)
-        and left.tag == "gpus"
-        and isinstance(right, Const)
-        and isinstance(right.value, int)
-    ):
-        if isinstance(op, ast.Gt | ast.NotEq) and right.value <= 0:
-            return Const(True)
-        if isinstance(op, ast.GtE) and right.value <= 1:
-            return Const(True)
-        if isinstance(op, ast.Eq | ast.Lt | ast.LtE) and right.value <= 0:
-            return Const(False)
-        return Num("gpus-compared")
-    return NUM
-
-
-def identity(left: Value, right: Value) -> bool | None:
-    """`left is right`, None when unknown."""
-    if isinstance(right, Const) and (right.value is None or isinstance(right.value, bool)):
-        if isinstance(left, Const):
-            return left.value is right.value
-        if isinstance(left, Unknown | Num):
-            return None
-        if isinstance(left, Alts):
-            found = {identity(option, right) for option in left.options}
-            return found.pop() if len(found) == 1 else None
-        if isinstance(left, Tensor) and left.maybe:
-            return None if right.value is None and left.likely else False
-        return False
-    if isinstance(left, Instance | Class | Func) and isinstance(right, Instance | Class | Func):
-        return left is right
-    return None
-
-
-def membership(left: Value, right: Value, positive: bool) -> Value:
-    """`left in right` for constants."""
-    if isinstance(left, Const) and isinstance(right, Seq) and right.rest is None:
-        if all(isinstance(item, Const) for item in right.items):
-            found = any(isinstance(item, Const) and item.value == left.value for item in right.items)
-            return Const(found is positive)
-        return NUM
-    if isinstance(left, Const) and isinstance(right, Dict) and REST not in right.cells:
-        return Const((left.value in right.cells) is positive)
-    if (
-        isinstance(left, Const)
-        and isinstance(right, Const)
-        and isinstance(left.value, str)
-        and isinstance(right.value, str)
-    ):
-        return Const((left.value in right.value) is positive)
-    return NUM
-
-
-def compare_constants(op: ast.cmpop, a: Any, b: Any) -> Value:
-    try:
-        if isinstance(op, ast.Eq):
-            return Const(a == b)
-        if isinstance(op, ast.NotEq):
-            return Const(a != b)
-        if isinstance(op, ast.Lt):
-            return Const(a < b)
-        if isinstance(op, ast.LtE):
-            return Const(a <= b)
-        if isinstance(op, ast.Gt):
-            return Const(a > b)
-        return Const(a >= b)
-    except TypeError:
-        return NUM
-
-
 def eval_ifexp(run: Run, node: ast.IfExp, frame: Frame) -> Value:
     from samedevice.lint.flow import branch
 
@@ -394,10 +199,10 @@ def eval_ifexp(run: Run, node: ast.IfExp, frame: Frame) -> Value:
         return evaluate(run, node.orelse, frame)
     found: list[Value] = []
     exact = data_decides(node.test) or (isinstance(test, Num) and test.tag == "gpus-compared")
-    narrowed = narrow(run, node.test, frame)
+    narrowed = narrowing.narrow(run, node.test, frame)
 
     def side(part: ast.expr, positive: bool) -> int:
-        apply_narrowing(run, narrowed, positive, frame)
+        narrowing.apply_narrowing(run, narrowed, positive, frame)
         found.append(evaluate(run, part, frame))
         return 0
 
@@ -475,125 +280,6 @@ def eval_slice(run: Run, node: ast.Slice, frame: Frame) -> Value:
 LONG = 64
 
 
-def eval_sequence(kind: str) -> Callable[[Run, Any, Frame], Value]:
-    def build(run: Run, node: Any, frame: Frame) -> Value:
-        items: list[Value] = []
-        rest: Value | None = None
-        for part in node.elts:
-            if isinstance(part, ast.Starred):
-                value = evaluate(run, part.value, frame)
-                if isinstance(value, Seq) and value.rest is None:
-                    items.extend(value.items)
-                else:
-                    known, more = iteration.items_of(run, value, part, frame)
-                    items.extend(known)
-                    rest = more if rest is None else rest
-            elif len(items) < LONG:
-                items.append(evaluate(run, part, frame))
-        result = Seq(kind, tuple(items), rest)
-        result.birth = run.event("container", node, frame)
-        return result
-
-    return build
-
-
-def eval_dict(run: Run, node: ast.Dict, frame: Frame) -> Value:
-    result = Dict()
-    result.birth = run.event("container", node, frame)
-    for key_node, value_node in zip(node.keys[:LONG], node.values[:LONG], strict=True):
-        value = evaluate(run, value_node, frame)
-        if key_node is None:
-            if isinstance(value, Dict):
-                result.cells.update(value.cells)
-            else:
-                result.cells[REST] = UNKNOWN
-            continue
-        key = evaluate(run, key_node, frame)
-        if isinstance(key, Const) and isinstance(key.value, str | int | bool | float):
-            result.cells[key.value] = value
-        else:
-            old = result.cells.get(REST)
-            result.cells[REST] = value if old is None else join(old, value, True)
-    if len(node.keys) > LONG:
-        result.cells[REST] = UNKNOWN
-    return result
-
-
-def comprehension(run: Run, node: Any, frame: Frame, emit: Callable[[Frame], None]) -> bool:
-    """Run `emit` for each round; False when the number of rounds is unknown."""
-    inner = Frame(frame.module, frame.func, frame.stack, frame, frame.depth)
-    inner.file, inner.name = frame.file, frame.name
-    inner.self_value, inner.cls = frame.self_value, frame.cls
-    inner.func = frame.func
-    exact = True
-
-    def level(number: int) -> None:
-        nonlocal exact
-        if number == len(node.generators):
-            emit(inner)
-            return
-        generator = node.generators[number]
-        iterable = evaluate(run, generator.iter, inner)
-        known, rest = iteration.items_of(run, iterable, node, inner)
-        rounds = list(known[:8])
-        if rest is not None or len(known) > 8:
-            exact = False
-            rounds.append(rest if rest is not None else known[8])
-        from samedevice.lint.flow import assign
-
-        for item in rounds:
-            assign(run, generator.target, item, inner, generator.target)
-            verdicts = []
-            for condition in generator.ifs:
-                verdicts.append(truth(evaluate(run, condition, inner)))
-                apply_narrowing(run, narrow(run, condition, inner), True, inner)
-            if False in verdicts:
-                continue
-            if None in verdicts:
-                exact = False
-            level(number + 1)
-
-    level(0)
-    return exact
-
-
-def eval_listcomp(kind: str) -> Callable[[Run, Any, Frame], Value]:
-    def build(run: Run, node: Any, frame: Frame) -> Value:
-        found: list[Value] = []
-        exact = comprehension(run, node, frame, lambda inner: found.append(evaluate(run, node.elt, inner)))
-        result: Seq
-        if exact:
-            result = Seq(kind, tuple(found))
-        else:
-            rest: Value | None = None
-            for value in found:
-                rest = value if rest is None else join(rest, value, True)
-            result = Seq(kind, (), rest if rest is not None else UNKNOWN)
-        result.birth = run.event("container", node, frame)
-        return result
-
-    return build
-
-
-def eval_dictcomp(run: Run, node: ast.DictComp, frame: Frame) -> Value:
-    result = Dict()
-    result.birth = run.event("container", node, frame)
-
-    def emit(inner: Frame) -> None:
-        key = evaluate(run, node.key, inner)
-        value = evaluate(run, node.value, inner)
-        if isinstance(key, Const) and isinstance(key.value, str | int | bool | float):
-            result.cells[key.value] = value
-        else:
-            old = result.cells.get(REST)
-            result.cells[REST] = value if old is None else join(old, value, True)
-
-    comprehension(run, node, frame, emit)
-    if isinstance(node.value, ast.Call | ast.IfExp):
-        calls.note_missed_here(run, node, result, frame)
-    return result
-
-
 def eval_lambda(run: Run, node: ast.Lambda, frame: Frame) -> Value:
     return classes.make_function(run, node, frame)
 
@@ -658,78 +344,26 @@ def eval_starred(run: Run, node: ast.Starred, frame: Frame) -> Value:
     return UNKNOWN
 
 
-Narrowing = list[tuple[str, str, Any]]
-
-
-def narrow(run: Run, test: ast.expr, frame: Frame) -> Narrowing:
-    """What a condition says about plain names: (name, what, detail)."""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name):
-        right = test.comparators[0]
-        if isinstance(right, ast.Constant) and right.value is None:
-            if isinstance(test.ops[0], ast.Is):
-                return [(test.left.id, "none", True)]
-            if isinstance(test.ops[0], ast.IsNot):
-                return [(test.left.id, "none", False)]
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return [
-            (name, what, not detail)
-            for name, what, detail in narrow(run, test.operand, frame)
-            if what == "none"
-        ]
-    if isinstance(test, ast.Name):
-        return [(test.id, "true", True)]
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return [
-            (n, w, d)
-            for part in test.values
-            for n, w, d in narrow(run, part, frame)
-            if (w, d) != ("none", True)
-        ]
-    return []
-
-
-def apply_narrowing(run: Run, narrowed: Narrowing, positive: bool, frame: Frame) -> None:
-    """Restrict alternatives of local names to those that the branch allows."""
-    if len(narrowed) > 1 and not positive:
-        return
-    for name, what, detail in narrowed:
-        value = frame.locals.get(name)
-        if what == "none":
-            is_none = detail is positive
-            if isinstance(value, Alts):
-                kept = [
-                    (o, t) for o, t in tagged(value) if (isinstance(o, Const) and o.value is None) is is_none
-                ]
-                if kept:
-                    run.trail.write(frame.locals, name, assemble(kept))
-            elif isinstance(value, Unknown) and is_none:
-                run.trail.write(frame.locals, name, NONE)
-        elif what == "true" and positive and isinstance(value, Alts):
-            kept = [(o, t) for o, t in tagged(value) if truth(o) is not False]
-            if kept:
-                run.trail.write(frame.locals, name, assemble(kept))
-
-
 EXPRESSIONS: dict[type[ast.AST], Callable[[Run, Any, Frame], Value]] = {
     ast.Constant: eval_constant,
     ast.Name: eval_name,
     ast.Attribute: eval_attribute,
     ast.Call: eval_call,
-    ast.BinOp: eval_binop,
-    ast.UnaryOp: eval_unary,
-    ast.BoolOp: eval_boolop,
-    ast.Compare: eval_compare,
+    ast.BinOp: operators.eval_binop,
+    ast.UnaryOp: operators.eval_unary,
+    ast.BoolOp: operators.eval_boolop,
+    ast.Compare: operators.eval_compare,
     ast.IfExp: eval_ifexp,
     ast.Subscript: eval_subscript,
     ast.Slice: eval_slice,
-    ast.Tuple: eval_sequence("tuple"),
-    ast.List: eval_sequence("list"),
-    ast.Set: eval_sequence("set"),
-    ast.Dict: eval_dict,
-    ast.ListComp: eval_listcomp("list"),
-    ast.SetComp: eval_listcomp("set"),
-    ast.GeneratorExp: eval_listcomp("list"),
-    ast.DictComp: eval_dictcomp,
+    ast.Tuple: displays.eval_sequence("tuple"),
+    ast.List: displays.eval_sequence("list"),
+    ast.Set: displays.eval_sequence("set"),
+    ast.Dict: displays.eval_dict,
+    ast.ListComp: displays.eval_listcomp("list"),
+    ast.SetComp: displays.eval_listcomp("set"),
+    ast.GeneratorExp: displays.eval_listcomp("list"),
+    ast.DictComp: displays.eval_dictcomp,
     ast.Lambda: eval_lambda,
     ast.JoinedStr: eval_joined,
     ast.NamedExpr: eval_named,

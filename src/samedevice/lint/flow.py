@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from samedevice.lint import classes, exprs, iteration, loading, tensors
+from samedevice.lint import classes, contexts, exprs, iteration, loading, narrowing, operators, tensors
 from samedevice.lint.conditions import data_decides, truth
 from samedevice.lint.run import Exhausted, Frame, Run
 from samedevice.lint.state import Changes, join, options
@@ -15,7 +15,6 @@ from samedevice.lint.values import (
     REST,
     UNKNOWN,
     Const,
-    Device,
     Dict,
     Func,
     Instance,
@@ -77,7 +76,7 @@ def exec_augassign(run: Run, node: ast.AugAssign, frame: Frame) -> int:
     load = exprs.as_load(node.target)
     left = exprs.evaluate(run, load, frame)
     right = exprs.evaluate(run, node.value, frame)
-    value = exprs.binary(run, node, left, right, load, node.value, frame, in_place=True)
+    value = operators.binary(run, node, left, right, load, node.value, frame, in_place=True)
     if isinstance(left, Param):
         return FALL
     assign(run, node.target, value, frame, node)
@@ -193,10 +192,10 @@ def exec_if(run: Run, node: ast.If, frame: Frame) -> int:
     if known is False:
         return exec_block(run, node.orelse, frame)
     exact = data_decides(node.test)
-    narrowed = exprs.narrow(run, node.test, frame)
+    narrowed = narrowing.narrow(run, node.test, frame)
 
     def side(body: list[ast.stmt], positive: bool) -> int:
-        exprs.apply_narrowing(run, narrowed, positive, frame)
+        narrowing.apply_narrowing(run, narrowed, positive, frame)
         return exec_block(run, body, frame)
 
     return branch(run, frame, lambda: side(node.body, True), lambda: side(node.orelse, False), exact)
@@ -338,41 +337,6 @@ def exec_return(run: Run, node: ast.Return, frame: Frame) -> int:
     return RETURN
 
 
-def exec_with(run: Run, node: ast.With | ast.AsyncWith, frame: Frame) -> int:
-    saved = run.default
-    named = run.default_named
-    try:
-        for item in node.items:
-            value = exprs.evaluate(run, item.context_expr, frame)
-            entered = enter(run, value, item.context_expr, frame)
-            if item.optional_vars is not None:
-                assign(run, item.optional_vars, entered, frame, node)
-        return exec_block(run, node.body, frame)
-    finally:
-        run.default = saved
-        run.default_named = named
-
-
-#: words in a context manager's source that may change where factories put their tensors
-DEVICE_WORDS = ("device", "cuda", "gpu", "empty", "init", "meta", "skip", "context", "zero", "scope")
-
-
-def enter(run: Run, value: Value, node: ast.expr, frame: Frame) -> Value:
-    """What `with value as …` binds; sets the default device where the context does."""
-    if isinstance(value, Device):
-        run.default = value
-        return value
-    if isinstance(value, Instance) and value.cls is not None:
-        found = value.cls.find("__enter__")
-        if found is not None:
-            return exprs.call(run, classes.bind(value, found[1]), [], {}, node, frame)
-    if isinstance(value, Unknown) and not value.tags:
-        text = ast.unparse(node).lower()
-        if any(word in text for word in DEVICE_WORDS):
-            run.default = None
-    return value if not isinstance(value, Unknown) else Unknown()
-
-
 def exec_try(run: Run, node: ast.Try, frame: Frame) -> int:
     signal = exec_block(run, node.body, frame)
     if signal == FALL:
@@ -465,7 +429,7 @@ def exec_raise(run: Run, node: ast.Raise, frame: Frame) -> int:
 
 def exec_assert(run: Run, node: ast.Assert, frame: Frame) -> int:
     test = exprs.evaluate(run, node.test, frame)
-    exprs.apply_narrowing(run, exprs.narrow(run, node.test, frame), True, frame)
+    narrowing.apply_narrowing(run, narrowing.narrow(run, node.test, frame), True, frame)
     return RAISE if truth(test) is False and isinstance(node.test, ast.Constant) else FALL
 
 
@@ -479,8 +443,8 @@ STATEMENTS: dict[type[ast.stmt], Any] = {
     ast.AsyncFor: exec_for,
     ast.While: exec_while,
     ast.Return: exec_return,
-    ast.With: exec_with,
-    ast.AsyncWith: exec_with,
+    ast.With: contexts.exec_with,
+    ast.AsyncWith: contexts.exec_with,
     ast.Try: exec_try,
     ast.TryStar: exec_try,
     ast.Match: exec_match,

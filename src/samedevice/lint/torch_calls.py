@@ -4,8 +4,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from samedevice.lint import builtin_objects, loaders, meet, methods, modules, tensors
-from samedevice.lint.devices import CPU, CUDA, REPLICA, Dev, parse_device, symbol
+from samedevice.lint import builtin_objects, factories, loaders, meet, methods, modules, saving, tensors
+from samedevice.lint.devices import CPU, CUDA, Dev, parse_device, symbol
 from samedevice.lint.meet import Operand
 from samedevice.lint.run import Frame, Run
 from samedevice.lint.state import element, options, tagged
@@ -23,7 +23,6 @@ from samedevice.lint.values import (
     Instance,
     Num,
     Param,
-    Rank,
     Seq,
     Tensor,
     Unknown,
@@ -42,13 +41,13 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
     if handler is not None:
         return handler(run, name, args, kwargs, node, frame)
     if name in api.FACTORIES:
-        return factory(run, name, args, kwargs, node, frame, api.FACTORIES[name])
+        return factories.factory(run, name, args, kwargs, node, frame, api.FACTORIES[name])
     if name in api.HOST_FACTORIES:
-        return factory(run, name, args, kwargs, node, frame, api.HOST_FACTORIES[name], host=True)
+        return factories.factory(run, name, args, kwargs, node, frame, api.HOST_FACTORIES[name], host=True)
     if name.startswith("cuda.") and name[5:] in api.HOST_FACTORIES:
         return run.fresh(CUDA, -1, "factory", node, frame, f"torch.{name}")
     if name in api.LIKE_FACTORIES:
-        return like(run, name, args, kwargs, node, frame)
+        return factories.like(run, name, args, kwargs, node, frame)
     if name in api.JOINING:
         return joining(run, name, args, kwargs, node, frame)
     if name.startswith("nn.functional."):
@@ -145,123 +144,6 @@ def collective(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, f
                 Operand(tensor, value, methods.argument_node(node, index)),
                 wanted=CUDA,
             )
-
-
-def placed(run: Run, device: Device | None) -> Dev | None:
-    """The device of something made there; under DataParallel "cuda" is each replica's own."""
-    if device is None:
-        return None
-    if run.replicating and device.dev == CUDA:
-        return REPLICA
-    return device.dev
-
-
-def factory(
-    run: Run,
-    name: str,
-    args: Args,
-    kwargs: Kwargs,
-    node: ast.AST,
-    frame: Frame,
-    how: int | str | None,
-    host: bool = False,
-) -> Value:
-    """A new tensor."""
-    rank = factory_rank(name, how, args, kwargs)
-    out = kwargs.get("out")
-    if out is not None and tensor_of(out) is not None:
-        return out
-    kind = "numpy" if name in ("from_numpy", "frombuffer") else "factory"
-    given, device = methods.device_argument(run, kwargs, frame)
-    data = args[0] if args else kwargs.get("data", UNKNOWN)
-    if name in ("tensor", "as_tensor", "asarray", "Tensor") and not given:
-        held = next((t for o in options(data) if (t := tensor_of(o)) is not None), None)
-        if held is not None:
-            return held.derive(held.rank)
-    if name in ("as_tensor", "asarray") and not given and not tensors.host_values(data):
-        return run.fresh(None, rank, kind, node, frame, f"torch.{name}")
-    if name in ("from_numpy",) and tensor_of(data) is not None:
-        return Unknown()
-    if name.startswith("sparse_") and tensor_of(data) is not None:
-        source_tensor = tensor_of(data)
-        assert source_tensor is not None
-        return source_tensor.derive(-1)
-    if name.startswith("sparse_") and isinstance(data, Unknown):
-        return run.fresh(None, -1, kind, node, frame, f"torch.{name}")
-    if name == "Tensor" and not args:
-        return run.fresh(None, 1, kind, node, frame, f"torch.{name}")
-    if name == "normal" and any(tensor_of(a) is not None for a in args):
-        source = next(t for a in args if (t := tensor_of(a)) is not None)
-        return source.derive(source.rank)
-    if host:
-        dev: Dev | None = CPU
-        chosen = None
-    elif given:
-        dev, chosen = placed(run, device), device
-    else:
-        dev, chosen = placed(run, run.default), None
-    tensor = run.fresh(dev, rank, kind, node, frame, f"torch.{name}")
-    tensor.choice = chosen
-    if chosen is not None and chosen.source is not None and dev is not None and dev.is_cpu:
-        follow_source(tensor, chosen.source)
-    if given and run.tracing and device is not None:
-        run.tracing[-1].append(tensor.birth)
-    methods.generator_check(run, kwargs.get("generator"), dev, node, frame)
-    return tensor
-
-
-def follow_source(made: Tensor, source: Tensor) -> None:
-    """What is made on the device of a tensor is there for the same reasons."""
-    made.birth, made.batch, made.held, made.moved, made.choice = (
-        source.birth,
-        source.batch,
-        source.held,
-        source.moved,
-        source.choice,
-    )
-    made.missed, made.lost, made.bound = source.missed, source.lost, source.bound
-
-
-def factory_rank(name: str, how: int | str | None, args: Args, kwargs: Kwargs) -> Rank:
-    """The rank of a factory's result."""
-    if how == "shape":
-        if args and isinstance(args[0], Array | Unknown) and name in api.HOST_FACTORIES:
-            return None if isinstance(args[0], Unknown) else -1
-        return tensors.shape_rank(args, kwargs)
-    if how == "size0":
-        return tensors.shape_rank(args[:1], kwargs)
-    if how == "size":
-        size = kwargs.get("size", args[-1] if args else None)
-        return tensors.shape_rank([size], {}) if size is not None else None
-    if how == "data":
-        return tensors.data_rank(args[0] if args else kwargs.get("data"))
-    return how if isinstance(how, int) else None
-
-
-def like(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
-    """`zeros_like` and its kin."""
-
-    def one(option: Value) -> Value:
-        tensor = tensor_of(option)
-        if tensor is None:
-            given, device = methods.device_argument(run, kwargs, frame)
-            if given and device is not None:
-                made = run.fresh(placed(run, device), None, "factory", node, frame, f"torch.{name}")
-                made.choice = device
-                return made
-            return Unknown()
-        made = Tensor(
-            tensor.dev, tensor.rank, run.event("following", node, frame, f"torch.{name}", extra=option)
-        )
-        made.likely = tensor.likely
-        if tensor.dev is not None and tensor.dev.is_cpu:
-            made.birth, made.batch, made.held = tensor.birth, tensor.batch, tensor.held
-            made.moved, made.choice = tensor.moved, tensor.choice
-        return methods.with_device(run, made, kwargs, frame)
-
-    from samedevice.lint.exprs import distribute
-
-    return distribute(args[0] if args else kwargs.get("input", UNKNOWN), one)
 
 
 def joining(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
@@ -432,83 +314,6 @@ def set_default(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, 
     return NONE
 
 
-def load(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
-    """`torch.load`: what was saved under this name in the program, where it was then."""
-    where = kwargs.get("map_location", args[1] if len(args) > 1 else None)
-    saved = run.saved.get(path_key(args[0] if args else UNKNOWN))
-    if saved is None:
-        return Unknown("loaded")
-    device = (
-        None
-        if where is None or (isinstance(where, Const) and where.value is None)
-        else tensors.device_value(where, frame)
-    )
-    event = run.event("loaded", node, frame, "torch.load")
-    return restored(saved, event, device, where is None)
-
-
-def restored(value: Value, event: Any, device: Device | None, as_saved: bool, depth: int = 4) -> Value:
-    """A saved structure, as it comes back."""
-    tensor = tensor_of(value)
-    if tensor is not None:
-        result = Tensor(
-            tensor.dev if as_saved else (None if device is None else device.dev), tensor.rank, event
-        )
-        result.choice = device
-        return result
-    if depth and isinstance(value, Dict):
-        table = Dict()
-        for key, item in value.cells.items():
-            if isinstance(item, Value):
-                table.cells[key] = restored(item, event, device, as_saved, depth - 1)
-        return table
-    if depth and isinstance(value, Seq):
-        rest = value.rest
-        return Seq(
-            value.kind,
-            tuple(restored(i, event, device, as_saved, depth - 1) for i in value.items),
-            None if rest is None else restored(rest, event, device, as_saved, depth - 1),
-        )
-    return value if isinstance(value, Const | Num | Array) else Unknown("loaded")
-
-
-def save(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
-    """`torch.save`: remembered under the path it was given."""
-    if len(args) > 1:
-        run.saved[path_key(args[1])] = frozen(args[0])
-    return NONE
-
-
-def frozen(value: Value, depth: int = 4) -> Value:
-    """A copy of a structure as it is now."""
-    tensor = tensor_of(value)
-    if tensor is not None:
-        return tensor.copy()
-    if depth and isinstance(value, Dict):
-        table = Dict()
-        for key, item in value.cells.items():
-            if isinstance(item, Value):
-                table.cells[key] = frozen(item, depth - 1)
-        return table
-    if depth and isinstance(value, Seq):
-        rest = value.rest
-        return Seq(
-            value.kind,
-            tuple(frozen(i, depth - 1) for i in value.items),
-            None if rest is None else frozen(rest, depth - 1),
-        )
-    return value
-
-
-def path_key(value: Value) -> object:
-    """What identifies a file: its constant name, or the value that names it."""
-    if isinstance(value, Const):
-        return ("name", value.value)
-    if isinstance(value, Num) and value.tag:
-        return ("template", value.tag)
-    return value
-
-
 def trace(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
     """`torch.jit.trace(model, example)`."""
     from samedevice.lint import calls
@@ -645,8 +450,8 @@ SPECIAL: dict[str, Handler] = {
     "cuda.set_device": cuda_set_device,
     "set_default_device": set_default,
     "set_default_tensor_type": set_default,
-    "load": load,
-    "save": save,
+    "load": saving.load,
+    "save": saving.save,
     "jit.trace": trace,
     "jit.script": passed,
     "compile": passed,
@@ -661,7 +466,7 @@ SPECIAL: dict[str, Handler] = {
     "amp.GradScaler": scaler,
     "cuda.amp.GradScaler": scaler,
     "is_tensor": is_tensor,
-    "nn.Transformer.generate_square_subsequent_mask": lambda run, name, args, kwargs, node, frame: factory(
+    "nn.Transformer.generate_square_subsequent_mask": lambda run, name, args, kwargs, node, frame: factories.factory(
         run, name, [], kwargs, node, frame, 2
     ),
     "manual_seed": constant(Unknown("generator")),
