@@ -80,6 +80,7 @@ class CrossGpuOperands(Rule):
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
         yield from mending.at_use(scene, sites)
+        yield from mending.partner_to_stray(scene, sites)
         yield from mending.other_device(sites.at(found.location), scene.wanted)
 
     def lint(self, meeting: Meeting) -> Recognition | None:

@@ -77,6 +77,7 @@ class HardcodedDevice(Rule):
         if culprit is not None:
             yield from mending.other_device(sites.at(place(culprit.placed)), scene.wanted)
         yield from mending.at_use(scene, sites)
+        yield from mending.partner_to_stray(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

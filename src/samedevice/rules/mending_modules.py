@@ -10,7 +10,7 @@ from samedevice.model.scene import Scene
 from samedevice.rules.mending import MOST_DEVICES, add_move, call_in, enclosing, fix, is_path, receiver_of, to
 from samedevice.rules.mending_order import names_read, names_stored, sooner
 from samedevice.rules.reading import empty_list, nn_name
-from samedevice.rules.sites import Site, Sites, parameters, stores
+from samedevice.rules.sites import Site, Sites, Source, parameters, stores
 from samedevice.source import edits
 
 
@@ -310,3 +310,38 @@ def before_tracing(site: Site | None, wanted: str | None) -> Iterator[Fix]:
         ]
         title = f"Move the model and the example to `{device}` before tracing"
         yield from fix(title, [*before, *moves])
+
+
+def made_again(sites: Sites, loaded: Location | None, path: str, made: Location | None) -> Iterator[Fix]:
+    """A buffer that no checkpoint holds, computed anew behind the loading as its module computed it."""
+    site = sites.at(loaded)
+    host, _, name = path.rpartition(".")
+    statement = None if site is None else site.statement
+    if site is None or statement is None or not host or not is_path(host) or not site.has(host):
+        return
+    files = [s for s in (site.source, None if made is None else sites.source(made.path)) if s is not None]
+    for source in dict.fromkeys(files):
+        for call in ast.walk(source.tree):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+                continue
+            if call.func.attr != "register_buffer" or len(call.args) < 2:
+                continue
+            first, value = call.args[:2]
+            if not (isinstance(first, ast.Constant) and first.value == name):
+                continue
+            text = of_other_host(source, value, ast.unparse(call.func.value), host)
+            if text is not None and site.has(text):
+                change = edits.insert_after(site.path, site.text, statement, f"{path} = {text}")
+                yield from fix(f"Compute `{name}` again after loading", [change])
+
+
+def of_other_host(source: Source, value: ast.expr, own: str, host: str) -> str | None:
+    """An expression over `self` and names of the module, written for another name of the object."""
+    local = set(stores(source.scope(value))) | parameters(source.scope(value))
+    if own not in local or (names_read(value) & local) - {own}:
+        return None
+    renamed = ast.parse(ast.unparse(value), mode="eval")
+    for node in ast.walk(renamed):
+        if isinstance(node, ast.Name) and node.id == own:
+            node.id = host
+    return ast.unparse(renamed)

@@ -1,11 +1,16 @@
 """The rule `meta-left`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import birth, place, story
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class MetaLeft(Rule):
@@ -88,6 +93,14 @@ class MetaLeft(Rule):
             ),
             help=f"Compute {name} again on a real device after loading",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        operand, loaded = scene.stray_operand, _step(scene, "state_loaded")
+        path = scene.extra.get("meta_path") or (operand.path if operand is not None else None)
+        made = place(operand.born) if operand is not None else None
+        if loaded is not None and isinstance(path, str):
+            yield from mending_modules.made_again(sites, loaded.location, path, made)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

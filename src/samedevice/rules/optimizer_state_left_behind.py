@@ -112,10 +112,12 @@ class OptimizerStateLeftBehind(Rule):
         move = _step(scene, "state_moved")
         if move is not None:
             started = _step(scene, "state_loaded") or _step(scene, "state_origin")
+            started = started or _step(scene, "optimizer_made")
+            here = None if started is None else meeting(started, move)
             there = None if started is None else meeting(move, started)
             yield from mending_order.reorder(
                 sites,
-                found.location,
+                found.location if here is None else here.location,
                 move.location if there is None else there.location,
                 "Move the model before the optimizer's state is made",
             )

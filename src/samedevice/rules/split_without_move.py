@@ -89,6 +89,7 @@ class SplitWithoutMove(Rule):
         if "device_map" in scene.extra:
             yield from mending_modules.whole_layers(sites.at(found.location))
         yield from mending.at_use(scene, sites)
+        yield from mending.partner_to_stray(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""
