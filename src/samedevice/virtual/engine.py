@@ -330,6 +330,30 @@ class Engine:
                             self._tag_result(inner, func, result_device, births, state, bool(operands))
         return result
 
+    def stamp_one(
+        self,
+        tensor: torch.Tensor,
+        storage: Any,
+        func: Any,
+        device: int,
+        births: list[Birth],
+        derived: bool,
+    ) -> None:
+        """Tag a new tensor of the fast tier; `storage` is None where it has none of its own."""
+        if tensor.is_meta:
+            device = META
+        if derived:
+            birth = Birth(device, Action.DERIVED, func, here(3), roots_of(births))
+        else:
+            birth = Birth(device, Action.CREATED, func, here(3), (), False)
+        if storage is None:
+            if tag_of(tensor) is None:
+                set_tag(tensor, self.new_tag(device, birth, tensor))
+        elif device < 0:
+            setattr(storage, ATTRIBUTE, Tag(device, birth))
+        else:
+            setattr(storage, ATTRIBUTE, self.gpu_tag(device, birth, storage.nbytes()))
+
     def stamp(
         self,
         result: Any,
@@ -379,11 +403,9 @@ class Engine:
             parents = (state.source,) if state.source is not None else roots_of(births)
             birth = Birth(device, state.action, state.function or "", here(3), parents, state.explicit)
         elif derived:
-            birth = Birth(
-                device, Action.DERIVED, _function_name(state, func), here(3), _same_device(births, device)
-            )
+            birth = Birth(device, Action.DERIVED, _maker(state, func), here(3), _same_device(births, device))
         else:
-            birth = Birth(device, Action.CREATED, _function_name(state, func), here(3), (), False)
+            birth = Birth(device, Action.CREATED, _maker(state, func), here(3), (), False)
         tag = self.new_tag(device, birth, tensor)
         if storage is None:
             set_tag(tensor, tag)
@@ -533,15 +555,9 @@ def _same_device(births: list[Birth], device: int) -> tuple[Birth, ...]:
     return roots_of([b for b in births if b.device == device] or births)
 
 
-def _function_name(state: ThreadState, func: Any) -> str:
-    """As the user wrote it where possible: "torch.cat", "Tensor.mean", else "aten.cat"."""
-    if state.call is not None:
-        function = state.call[0]
-        name = getattr(function, "__name__", None)
-        if name is not None:
-            owner = getattr(function, "__objclass__", None)
-            return f"Tensor.{name}" if owner is not None else f"torch.{name}"
-    return str(func).rpartition(".")[0] or str(func)
+def _maker(state: ThreadState, func: Any) -> Any:
+    """What made a tensor: the function that the user called, else the operation itself."""
+    return func if state.call is None else state.call[0]
 
 
 def _frame_of_program() -> FrameType:

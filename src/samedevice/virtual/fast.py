@@ -123,25 +123,40 @@ class FastTier:
         ):
             return self.exact(func, args, kwargs)
         engine = self.engine
+        # Callbacks in the middle of the call (autocast, saved-tensor hooks) ask where its operands are.
         state = engine.state
         before = state.call
         state.call = (func, args, kwargs)
         try:
             result = func(*args, **kwargs)
-            if isinstance(result, _Tensor):
-                try:
-                    storage = _storage_of(result)
-                except (NotImplementedError, RuntimeError):
-                    storage = None
-                if storage is None or getattr(storage, ATTRIBUTE, None) is None:
-                    engine.stamp(result, CPU if common is None else common, births, common is not None)
-            elif result.__class__ is not int and result.__class__ is not float and result is not None:
-                engine.stamp(result, CPU if common is None else common, births, common is not None)
         finally:
             state.call = before
-        if common is not None:
-            state.last_device = common
+        cls = result.__class__
+        if cls is _Tensor:
+            try:
+                storage = _storage_of(result)
+            except (NotImplementedError, RuntimeError):
+                storage = None
+            if storage is None or getattr(storage, ATTRIBUTE, None) is None:
+                engine.stamp_one(
+                    result, storage, func, CPU if common is None else common, births, common is not None
+                )
+        elif cls is tuple or cls is list or isinstance(result, (_Tensor, tuple)):
+            self._stamp_all(result, func, CPU if common is None else common, births, common is not None)
         return result
+
+    def _stamp_all(self, result: Any, func: Any, device: int, births: list[Birth], derived: bool) -> None:
+        """The tensors of a result that is a tuple or list, named tuples and nested ones included."""
+        if isinstance(result, _Tensor):
+            try:
+                storage = _storage_of(result)
+            except (NotImplementedError, RuntimeError, ValueError):
+                storage = None
+            if storage is None or getattr(storage, ATTRIBUTE, None) is None:
+                self.engine.stamp_one(result, storage, func, device, births, derived)
+        elif isinstance(result, (list, tuple)):
+            for item in result:
+                self._stamp_all(item, func, device, births, derived)
 
     def _common_of(self, values: Any, births: list[Any]) -> int | None:
         """The common device of a list's tensors, None without any, UNSETTLED when they differ."""

@@ -31,15 +31,19 @@ class Functions:
         }
         for func in generators.drawing_functions():
             self.table.setdefault(func, self._draw)
+        for func in fast.TRANSPARENT:
+            self.table.setdefault(func, _as_it_is)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """Run `func` on virtual devices."""
         if kwargs is None:
             kwargs = {}
+        handler = self.table.get(func)
+        if handler is _as_it_is:
+            return func(*args, **kwargs)
         engine = self.engine
         if not engine.active:
             return func(*args, **kwargs)
-        handler = self.table.get(func)
         if handler is not None:
             return handler(engine, func, args, kwargs)
         return self._untabled(func, args, kwargs)
@@ -52,8 +56,6 @@ class Functions:
             return creation.create(engine, func, args, kwargs)
         if kwargs and kwargs.get("pin_memory"):
             return creation.pinned_factory(engine, func, args, kwargs)
-        if func in fast.TRANSPARENT:
-            return func(*args, **kwargs)
         if engine.state.exact:
             return engine.plain(func, args, kwargs)
         return self.fast.call(func, args, kwargs)
@@ -71,6 +73,11 @@ class Functions:
         """One call through the exact tier."""
         with self.engine.exactly():
             return self.engine.plain(func, args, kwargs)
+
+
+def _as_it_is(engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that makes no tensor and asks for no device."""
+    return func(*args, **kwargs)
 
 
 def _adapted(handler: Callable[..., Any]) -> creation.Handler:

@@ -82,7 +82,8 @@ class Machine:
     pid: int = field(default_factory=os.getpid)
     draws: int = 0
     memories: list[GpuMemory] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    #: reentrant: a tag may be collected, and give its bytes back, in the middle of an allocation
+    _lock: threading.RLock = field(default_factory=threading.RLock)
     _local: threading.local = field(default_factory=threading.local)
 
     def __post_init__(self) -> None:

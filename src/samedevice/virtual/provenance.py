@@ -27,7 +27,7 @@ class Birth:
     Attributes:
         device: CPU, META, UNSETTLED or the index of a virtual GPU (see `samedevice.virtual.tags`).
         action: created, derived, from-numpy, loaded, batched, moved, copied …
-        function: what made it: "torch.arange", "Tensor.to", "torch.from_numpy", "aten.cat".
+        made_by: what made it: a name, or the function, whose name is worked out when somebody asks.
         place: the line of the program.
         parents: for a derived tensor the roots of its operands on the same device; for a move the
             birth of the source; empty for a creation.
@@ -41,7 +41,7 @@ class Birth:
         "action",
         "device",
         "explicit_device",
-        "function",
+        "made_by",
         "moves",
         "parents",
         "place",
@@ -52,14 +52,14 @@ class Birth:
         self,
         device: int,
         action: Action,
-        function: str,
+        made_by: Any,
         place: Place = NOWHERE,
         parents: "tuple[Birth, ...]" = (),
         explicit_device: bool | None = None,
     ) -> None:
         self.device = device
         self.action = action
-        self.function = function
+        self.made_by = made_by
         self.place = place
         self.parents = parents
         self.explicit_device = explicit_device
@@ -71,6 +71,12 @@ class Birth:
                 # A tensor that commutes between devices in a loop must not keep every step alive.
                 self.parents = ()
                 self.moves = 0
+
+    @property
+    def function(self) -> str:
+        """What made it, as the user writes it: "torch.arange", "Tensor.to", "aten.cat"."""
+        made_by = self.made_by
+        return made_by if isinstance(made_by, str) else name_of(made_by)
 
     @property
     def roots(self) -> "tuple[Birth, ...]":
@@ -88,8 +94,19 @@ class Birth:
         return f"Birth({self.action} by {self.function} on {self.device} at {self.place})"
 
 
+def name_of(function: Any) -> str:
+    """As the user writes it where possible: "torch.cat", "Tensor.mean", else "aten.cat"."""
+    name = getattr(function, "__name__", None)
+    if name is None or hasattr(function, "_schema"):
+        return str(function).rpartition(".")[0] or str(function)
+    return f"Tensor.{name}" if getattr(function, "__objclass__", None) is not None else f"torch.{name}"
+
+
 def roots_of(births: "list[Birth]") -> "tuple[Birth, ...]":
     """The distinct roots of several births, the first few."""
+    if len(births) == 1:
+        only = births[0]
+        return only.parents if only.action is Action.DERIVED and only.parents else (only,)
     found: dict[Birth, None] = {}
     for birth in births:
         for root in birth.roots:
