@@ -94,7 +94,7 @@ def move_target(args: list[Value], kwargs: dict[str, Value], frame: Frame) -> tu
         return "dtype", None
     if isinstance(found, Const) and found.value is None:
         return "dtype", None
-    if isinstance(found, Unknown) and "type" in found.name.rpartition(".")[2].lower():
+    if isinstance(found, Unknown) and "dtype" in found.name.rpartition(".")[2].lower():
         return "dtype", None
     device = device_value(found, frame)
     return ("device", device) if device is not None else ("unknown", None)

@@ -8,7 +8,7 @@ from samedevice.lint import builtin_objects, factories, loaders, meet, methods, 
 from samedevice.lint.devices import CPU, CUDA, Dev, parse_device, symbol
 from samedevice.lint.meet import Operand
 from samedevice.lint.run import Frame, Run
-from samedevice.lint.state import element, options, tagged
+from samedevice.lint.state import assemble, compatible, element, options, tagged
 from samedevice.lint.tensors import tensor_of
 from samedevice.lint.values import (
     ARRAY,
@@ -24,6 +24,7 @@ from samedevice.lint.values import (
     Num,
     Param,
     Seq,
+    Tags,
     Tensor,
     Unknown,
     Value,
@@ -74,26 +75,22 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
     first = args[0] if args else kwargs.get("input", UNKNOWN)
     if name.startswith("special."):
         name = name[8:]
-    results = [
-        methods.follow(
-            run, name, option, args[1:], {k: v for k, v in kwargs.items() if k != "input"}, node, frame, False
-        )
-        for option in options(first)
-    ]
+    found: list[tuple[Value, Tags]] = []
+    others = {k: v for k, v in kwargs.items() if k != "input"}
+    for option, tags in tagged(first):
+        rest = [compatible(a, tags) for a in args[1:]]
+        named = {k: compatible(v, tags) for k, v in others.items()}
+        value = methods.follow(run, name, option, rest, named, node, frame, False)
+        found.extend((one, tags | more) for one, more in tagged(value))
     if not tensors_in(first):
         second = next((o for a in args[1:] for o in options(a) if tensor_of(o) is not None), None)
         if second is not None and (name in api.ITERATOR or name in api.STRICT):
-            found = methods.operands_of(run, name, None, args, kwargs, node)
+            operands = methods.operands_of(run, name, None, args, kwargs, node)
             family = "iterator" if name in api.ITERATOR else "strict"
-            return tensors.check(run, family, node, f"torch.{name}", found, frame)
+            return tensors.check(run, family, node, f"torch.{name}", operands, frame)
         if name in api.TO_HOST:
             return NUM
-    from samedevice.lint.state import join
-
-    value = results[0]
-    for other in results[1:]:
-        value = join(value, other, True)
-    return value
+    return assemble(found)
 
 
 def tensors_in(value: Value) -> bool:
