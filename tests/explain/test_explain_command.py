@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,22 @@ def test_lines_keep_to_the_width(capsys: pytest.CaptureFixture[str]) -> None:
         explain("--all", "--lang", language, MESSAGE)
         for line in capsys.readouterr().out.splitlines():
             assert len(line) <= 80
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from samedevice.cli import main; main(['explain', 'CUDA error: invalid device ordinal'])",
+        "import samedevice.crash; samedevice.crash.install()",
+    ],
+    ids=["explain", "hook"],
+)
+def test_neither_torch_nor_anything_slow_is_imported(code: str) -> None:
+    script = f"""
+import sys
+{code}
+print([n for n in ("torch", "rich", "executing", "jinja2", "numpy") if n in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "[]\n"
