@@ -349,7 +349,7 @@ class _Trace:
     ) -> list[tuple[str, ast.Call]]:
         """Calls of the function, when nothing recorded which one it was."""
         definition = class_of(scope)
-        files = b.user_files()
+        files = list(dict.fromkeys([where.filename, *b.user_files()]))
         if scope.name == "__init__" and definition is not None:
             kind = type(where.names["self"]) if "self" in where.names else None
             above = b.super_init_calls(kind, definition) if kind is not None else []
