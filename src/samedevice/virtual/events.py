@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samedevice.model.scene import Action
 from samedevice.virtual.devices import resolve
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
-from samedevice.virtual.provenance import Happened, ModuleMade, ModuleMoved, reference
-from samedevice.virtual.tags import CPU
+from samedevice.virtual.provenance import Birth, Happened, ModuleMade, ModuleMoved, reference
+from samedevice.virtual.tags import CPU, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -114,9 +115,20 @@ def _watch_copies(patches: Patches, engine: "Engine") -> None:
         if memo is None and isinstance(x, torch.nn.Module) and engine.active:
             detail = {"class_name": type(x).__name__, "source": reference(x)}
             engine.session.record(Happened("deepcopy", here(2), reference(result), detail))
+            _label_copies(result)
         return result
 
     patches.set(copy, "deepcopy", _like(watched, deepcopy))
+
+
+def _label_copies(module: Any) -> None:
+    """The copies' tensors begin here: what is computed from them goes back to the copy."""
+    place = here(3)
+    with torch._C.DisableTorchFunction():
+        for tensor in (*module.parameters(), *module.buffers()):
+            tag = tag_of(tensor)
+            if tag is not None and tag.birth is not None:
+                tag.birth = Birth(tag.device, Action.COPIED, "copy.deepcopy", place, (tag.birth,))
 
 
 def _like(replacement: Callable[..., Any], original: Any) -> Callable[..., Any]:

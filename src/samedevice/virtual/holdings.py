@@ -55,6 +55,12 @@ class Holdings:
         """Where modules were moved: their parameters' copies are not thrown away there."""
         return {(e.place.code, e.place.lasti) for e in self.session.events if isinstance(e, ModuleMoved)}
 
+    @cached_property
+    def moved_births(self) -> set[Birth]:
+        """Births of which a copy was moved to a GPU."""
+        moves = (m for at in self.session.tensor_moves.values() for m in at)
+        return {m.source for m in moves if m.source is not None and m.birth.device >= 0}
+
     # -- tensors -----------------------------------------------------------------------------------
 
     def seats_of(self, tag: Tag | None) -> list[Seat]:

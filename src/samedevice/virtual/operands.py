@@ -593,6 +593,8 @@ def _moved_beside(
         tag = tag_of(value) if is_tensor(value) else None
         if tag is not None and tag.birth is not None and tag.birth.action is Action.MOVED and tag.device >= 0:
             moved.append(other)
+        elif tag is not None and tag.birth is not None and tag.birth in holdings.moved_births:
+            moved.append(other)  # handed on as `x.to(device)`
     if not moved:
         moved = _copies_of_neighbours(holdings, seat)
     return tuple(moved)
@@ -610,8 +612,13 @@ def _copies_of_neighbours(holdings: Holdings, seat: Seat) -> list[str]:
         for neighbour in holdings.census.tensors:
             if neighbour.parent is parent and neighbour.value is not seat.value:
                 tag = tag_of(neighbour.value)
-                for copy in holdings.made_from.get(tag.birth, ()) if tag is not None and tag.birth else ():
-                    found.append(copy.path)
+                birth = None if tag is None else tag.birth
+                if birth is None:
+                    continue
+                copies = holdings.made_from.get(birth, ())
+                found += [copy.path for copy in copies]
+                if not copies and birth in holdings.moved_births:
+                    found.append(neighbour.path)
     return list(dict.fromkeys(found))
 
 
