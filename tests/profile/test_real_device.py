@@ -58,7 +58,7 @@ def test_copies_are_recorded_with_their_step_loop(tmp_path: Path) -> None:
     assert (
         lines[9].count == 5 and lines[9].nbytes == 40 * 64 * 4 and lines[9].non_blocking and lines[9].pageable
     )
-    assert lines[10].repeated == 4 and lines[11].repeated == 0
+    assert lines[10].unchanged == 4 and lines[11].unchanged == 0
     assert lines[12].function == "Tensor.copy_" and lines[12].count == 5
     assert {t.steps for t in profile.traffic if t.location.line > 8} == {5}
     assert profile.loops[0].kind == "training" and profile.loops[0].nbytes["h2d"] == 8 * 64 * 4 + 16 + 2 * 128

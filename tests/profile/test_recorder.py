@@ -143,6 +143,16 @@ def test_the_same_bytes_in_every_step_are_reported_and_new_ones_are_not() -> Non
     assert rules(m) == ["transfer-in-loop"]
 
 
+def test_a_list_of_batches_moved_in_every_epoch_is_no_constant() -> None:
+    m = Machine()
+    for _ in range(5):
+        for batch in range(4):
+            m.move(content=batch)
+            m.recorder.optimizer_step()
+
+    assert rules(m) == []
+
+
 def test_what_was_made_before_the_loop_is_not_made_in_the_step() -> None:
     m = Machine()
     early = Origin("created", "torch.zeros", seq=m.seq(), factory=True)

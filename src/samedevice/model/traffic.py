@@ -43,7 +43,7 @@ class Traffic:
         loop: where that loop starts.
         training: the loop steps an optimizer.
         pageable, non_blocking: how the copies were made.
-        repeated: how many of the copies moved the very bytes of an earlier one.
+        unchanged: how many of the copies moved the very bytes that the step before had moved.
         of_module: the copies belong to a module that moves (`model.to`).
         loader: where the DataLoader was made that gave the bytes; it does not pin its memory.
         text: the whole source text of the file.
@@ -68,7 +68,7 @@ class Traffic:
     training: bool = False
     pageable: bool = False
     non_blocking: bool = False
-    repeated: int = 0
+    unchanged: int = 0
     of_module: bool = False
     dtype: str = ""
     shape: tuple[int, ...] = ()

@@ -47,8 +47,8 @@ class Site:
         what: "h2d", "d2h", "d2d" or the reason of a synchronisation.
         loops: the loops around it, outermost first.
         origin: of the last transfer.
-        fresh, round_trips, repeated: how many of the transfers were made in their own step, came back
-            from the CPU within a step, moved the bytes of an earlier one.
+        fresh, round_trips, unchanged: how many of the transfers were made in their own step, came back
+            from the CPU within a step, moved bytes that were moved in the step before too.
         loader: number of the loader whose batch was moved, None for other data.
     """
 
@@ -62,7 +62,7 @@ class Site:
     pageable: int = 0
     pageable_bytes: int = 0
     non_blocking: int = 0
-    repeated: int = 0
+    unchanged: int = 0
     fresh: int = 0
     round_trips: int = 0
     of_module: int = 0
@@ -72,10 +72,18 @@ class Site:
     shape: tuple[int, ...] = ()
     origin: Origin | None = None
     loader: int | None = None
-    contents: dict[object, None] = field(default_factory=dict)
+    #: what it moved in this step and in the one before
+    contents: set[object] = field(default_factory=set)
+    last_contents: set[object] = field(default_factory=set)
     #: in how many iterations of its step loop it happened, and in which last
     hits: int = 0
     last_iteration: int = -1
+    #: it happened before any loop around it was known to be a step loop
+    early: bool = False
+
+    def next_step(self) -> None:
+        """What comes from now on is in another step."""
+        self.last_contents, self.contents = self.contents, set()
 
 
 @dataclass(slots=True)
@@ -231,12 +239,12 @@ class Recorder:
                 site.round_trips += origin.left is not None and origin.left_seq > self._step_seq
                 if origin.action == "batched":
                     site.loader = self._last_loader
+            event = self._event(index, nbytes, seconds)
             if content is not None:
-                if content in site.contents:
-                    site.repeated += 1
-                elif len(site.contents) < MOST_CONTENTS:
-                    site.contents[content] = None
-            return index, self._event(index, nbytes, seconds)
+                site.unchanged += content in site.last_contents
+                if len(site.contents) < MOST_CONTENTS:
+                    site.contents.add(content)
+            return index, event
 
     def measured(self, handle: tuple[int, int] | None, seconds: float) -> None:
         """How long a transfer took, told later."""
@@ -331,9 +339,13 @@ class Recorder:
             if innermost and iteration != site.last_iteration:
                 site.last_iteration = iteration
                 site.hits += 1
+                site.next_step()
             innermost = False
             if iteration < MOST_STEPS:
                 marks.steps.setdefault(iteration, Step()).add(site, nbytes)
+        if innermost:  # no loop around it has marks, yet or at all: each time is taken for a step
+            site.early = True
+            site.next_step()
         if self.training_steps < MOST_STEPS:
             self.training.setdefault(self.training_steps, Step()).add(site, nbytes)
         if seconds is not None:

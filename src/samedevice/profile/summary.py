@@ -151,7 +151,7 @@ def _traffic(
         training=bool(around and around[1].optimizer_steps),
         pageable=sum(s.pageable for s in sites) * 2 > count,
         non_blocking=sum(s.non_blocking for s in sites) * 2 > count,
-        repeated=0 if any(s.parameters for s in sites) else sum(s.repeated for s in sites),
+        unchanged=0 if any(s.parameters for s in sites) else sum(s.unchanged for s in sites),
         of_module=any(s.of_module for s in sites),
         dtype=first.dtype,
         shape=first.shape,
@@ -178,7 +178,8 @@ def _hits(sites: list[Site], around: tuple[Loop, Marks] | None, recorder: Record
     if around is None:
         return 0
     loop, marks = around
-    return min(sum(s.hits if loop in recorder.marks else s.count for s in sites), marks.iterations)
+    hits = sum(s.hits + s.early if loop in recorder.marks else s.count for s in sites)
+    return min(hits, marks.iterations)
 
 
 def _callers(site: Site, loop: Loop | None, recorder: Recorder, sources: Sources) -> tuple[Location, ...]:
@@ -324,7 +325,7 @@ def _traffic_data(t: Traffic) -> dict[str, Any]:
         "loop": location_data(t.loop),
         "pageable": t.pageable,
         "non_blocking": t.non_blocking,
-        "repeated": t.repeated,
+        "unchanged": t.unchanged,
         "of_module": t.of_module,
         "dtype": t.dtype,
         "shape": list(t.shape),

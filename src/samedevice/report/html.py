@@ -192,8 +192,8 @@ def _tags(t: Traffic) -> Iterator[str]:
     if t.kind == "transfer" and t.what != "d2d":
         yield "pageable" if t.pageable else "pinned"
         yield "asynchronous" if t.non_blocking and not t.pageable else "blocking"
-    if t.repeated:
-        yield f"{t.repeated} × the same bytes"
+    if t.unchanged:
+        yield f"{t.unchanged} × the same bytes as in the step before"
     if t.package is not None:
         yield f"in {t.package}"
 

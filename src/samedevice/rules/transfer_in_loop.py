@@ -77,7 +77,7 @@ class TransferInLoop(Rule):
                 help="keep it on the GPU: do the work in between with torch's own operations there",
                 notes=(saving(traffic, 2.0),),
             )
-        if traffic.repeated < 2 or traffic.repeated * 2 < traffic.count:
+        if traffic.unchanged < 2 or traffic.unchanged * 2 < traffic.count:
             return None
         born = source.location if source is not None else None
         evidence = (
@@ -88,7 +88,7 @@ class TransferInLoop(Rule):
         evidence.append(
             Evidence(
                 traffic.location,
-                f"moved {route} in every step, {traffic.repeated} of {traffic.count} times again",
+                f"moved {route} {times(traffic)}: {traffic.unchanged} of {traffic.count} copies bring what is there already",
             )
         )
         return Recognition(
