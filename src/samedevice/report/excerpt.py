@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samedevice.model.diagnostic import Location
-from samedevice.report.layout import Line, Span, cells
+from samedevice.report.layout import Line, Span, cells, cut
 
 #: the lines of a file (or of a notebook's cell), None when it cannot be read
 ReadLines = Callable[[str, int | None], Sequence[str] | None]
@@ -62,16 +62,8 @@ def _crop(text: str, start: int, end: int, room: int) -> tuple[str, int, int]:
         cut = min(start - 8, max(end, len(text) - 4) - room + 8)
         if cut > 4:
             text, start, end = "... " + text[cut:], start - cut + 4, end - cut + 4
-    limit = room
-    if cells(text) > room:
-        limit = room - 4
-        kept, taken = "", 0
-        for character in text:
-            taken += cells(character)
-            if taken > limit:
-                break
-            kept += character
-        text = kept + " ..."
+    limit = room if cells(text) <= room else room - 4
+    text = cut(text, room)
     start = min(start, limit - 1)
     return text, start, min(end, limit)
 

@@ -34,6 +34,19 @@ def cells(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
+def cut(text: str, room: int) -> str:
+    """`text`, its end left out where it takes more than `room` columns."""
+    if cells(text) <= room:
+        return text
+    kept, taken = "", 0
+    for character in text:
+        taken += cells(character)
+        if taken > room - 4:
+            break
+        kept += character
+    return kept + " ..."
+
+
 def line_cells(line: Iterable[Span]) -> int:
     """How many columns of a terminal `line` takes."""
     return sum(cells(span.text) for span in line)

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from samedevice.model.diagnostic import Confidence, Diagnostic, Evidence, Location, Raised
+from samedevice.model.fix import Applicability, Fix
 from samedevice.model.outcome import Outcome
 from samedevice.report.excerpt import Files, ReadLines, excerpt, source_line
-from samedevice.report.layout import Line, Span, line_cells, plain, prose, wrap
+from samedevice.report.layout import Line, Span, cut, line_cells, plain, prose, wrap
 from samedevice.report.tensors import tensor_table
 
 #: narrower than this the report is no longer readable
@@ -71,7 +72,7 @@ def diagnostic_lines(diagnostic: Diagnostic, command: str, *, width: int, read: 
     for section in sections:
         if section:
             lines += [(), *section]
-    advice = _advice(d, width, indent)
+    advice = _advice(d, command, width, indent)
     return [*lines, (), *advice] if advice else lines
 
 
@@ -101,10 +102,7 @@ def _place(location: Location) -> str:
 
 
 def _code_line(text: str, width: int, indent: str) -> Line:
-    room = width - len(indent) - 2
-    if len(text) > room:
-        text = text[: room - 4] + " ..."
-    return (Span(indent), Span("| ", "gutter"), Span(text, "source"))
+    return (Span(indent), Span("| ", "gutter"), Span(cut(text, width - len(indent) - 2), "source"))
 
 
 def _raised(
@@ -138,7 +136,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
 
 
-def _advice(d: Diagnostic, width: int, indent: str) -> list[Line]:
+def _advice(d: Diagnostic, command: str, width: int, indent: str) -> list[Line]:
     """The lesson, the remedy, the code to write, the fix and the notes."""
     lines: list[Line] = []
     if d.lesson:
@@ -148,7 +146,7 @@ def _advice(d: Diagnostic, width: int, indent: str) -> list[Line]:
     if d.suggestion:
         lines += _block(d.suggestion, width, indent)
     if d.fix is not None:
-        lines += _labelled("fix", f"{d.fix.title} ({_APPLICABILITY[d.fix.applicability]})", width, indent)
+        lines += _labelled("fix", f"{d.fix.title} ({_how(d.fix, command)})", width, indent)
     for note in d.notes:
         lines += _labelled("note", note, width, indent)
     if d.ranks:
@@ -157,11 +155,14 @@ def _advice(d: Diagnostic, width: int, indent: str) -> list[Line]:
     return lines
 
 
-_APPLICABILITY = {
-    "safe": "safe",
-    "unsafe": "unsafe: read it before you apply it",
-    "display": "to apply by hand",
-}
+def _how(fix: Fix, command: str) -> str:
+    """How safe a fix is and what makes it."""
+    if fix.applicability is Applicability.DISPLAY or not fix.edits:
+        return "to apply by hand"
+    if command in ("check", "lint"):
+        more = " --unsafe-fixes" if fix.applicability is Applicability.UNSAFE else ""
+        return f"{fix.applicability}: `--fix{more}` makes it"
+    return "unsafe: read it before you apply it" if fix.applicability is Applicability.UNSAFE else "safe"
 
 
 def _labelled(label: str, text: str, width: int, indent: str) -> list[Line]:
