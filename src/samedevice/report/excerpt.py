@@ -59,9 +59,9 @@ def _crop(text: str, start: int, end: int, room: int) -> tuple[str, int, int]:
     """
     if end > room - 4 and text.isascii():
         # A little of what stands before the caret, as much as possible of what it points at.
-        cut = min(start - 8, max(end, len(text) - 4) - room + 8)
-        if cut > 4:
-            text, start, end = "... " + text[cut:], start - cut + 4, end - cut + 4
+        left = min(start - 8, max(end, len(text) - 4) - room + 8)
+        if left > 4:
+            text, start, end = "... " + text[left:], start - left + 4, end - left + 4
     limit = room if cells(text) <= room else room - 4
     text = cut(text, room)
     start = min(start, limit - 1)
@@ -101,13 +101,13 @@ def excerpt(location: Location, read: ReadLines, width: int, gutter: int, style:
         default=0,
     )
     # Deep indentation says nothing here and costs the columns that the code needs.
-    cut = max(common - 4, 0)
+    left = max(common - 4, 0)
     for number in numbers:
         bracket = Span(" /" if number == location.line else " |", style)
         if not number:
             shown.append((Span("." * 3 + " " * max(gutter - 2, 0), "gutter"), bracket))
             continue
-        text, _, _ = _crop(lines[number - 1].expandtabs(4).rstrip()[cut:], 0, 0, room)
+        text, _, _ = _crop(lines[number - 1].expandtabs(4).rstrip()[left:], 0, 0, room)
         shown.append(_numbered(number, gutter, bracket, Span(" " + text, "source")))
     shown.append((*empty, Span(" |_^", style)))
     return shown
