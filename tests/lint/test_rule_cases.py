@@ -20,7 +20,11 @@ CASES = [
     for path in sorted(FOLDER.glob("*.md"))
     for case in read_cases(path)
 ]
-LINT_RULES = [r for r in all_rules().values() if "lint" in r.engines and r.name not in ("syntax-error", "unused-suppression")]
+LINT_RULES = [
+    r
+    for r in all_rules().values()
+    if "lint" in r.engines and r.name not in ("syntax-error", "unused-suppression")
+]
 PAIR = re.compile(r"## Example\n(?P<before>.*?)\nUse instead:\n(?P<after>.*?)(?=\n## |\Z)", re.DOTALL)
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
