@@ -77,7 +77,6 @@ class Prefetcher(Generic[T]):
 
 
 def _virtual() -> bool:
-    """The program runs on virtual GPUs: whether they are on is told by their module, if it is there."""
-    gpus = sys.modules.get("samedevice.virtual.gpus")
-    active = getattr(gpus, "active", None)
-    return bool(active()) if callable(active) else gpus is not None and not torch.backends.cuda.is_built()
+    """The program runs on virtual GPUs, which their module knows if it is there at all."""
+    activation = sys.modules.get("samedevice.virtual.activation")
+    return activation is not None and activation.running() is not None
