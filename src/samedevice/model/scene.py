@@ -271,7 +271,7 @@ class Operand:
     @property
     def shown(self) -> str:
         """How to call it in a sentence: what the user wrote, else how the program reaches it."""
-        return self.expression or self.path or self.name
+        return self.expression or self.path or ("input" if self.name == "self" else self.name)
 
     @property
     def born(self) -> Step | None:

@@ -1,8 +1,9 @@
 """The rule `device-argument-dropped`."""
 
+import re
 from collections.abc import Iterator
 
-from samedevice.model.diagnostic import Confidence
+from samedevice.model.diagnostic import Confidence, Evidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
@@ -64,15 +65,20 @@ class DeviceArgumentDropped(Rule):
         if decision.how != "omitted":
             return None
         name = called(culprit, scene)
+        born = culprit.born.location if culprit.born else None
+        placed = culprit.placed.location if culprit.placed else None
         return Recognition(
             message=f"this call leaves `{decision.name}` of `{decision.function}` to its default `{decision.default}`, so `{name}` ends up on {culprit.device}",
             location=decision.location,
             confidence=Confidence.CERTAIN,
             evidence=story(
                 scene,
-                (None, ""),
+                None if born == placed else birth(culprit),
+                Evidence(
+                    decision.location,
+                    f"called without `{decision.name}`: the default is `{decision.default}`",
+                ),
                 (culprit.placed, f"`{decision.name}` puts it on {culprit.device} here"),
-                birth(culprit),
             ),
             help=f"Hand the device on by keyword: `{decision.name}=…`; it belongs on {wanted(scene)}",
             suggestion=_with_keyword(decision.expression, decision.name),
@@ -96,8 +102,14 @@ class DeviceArgumentDropped(Rule):
         )
 
 
+_SPACE = r"\s*"
+
+
 def _with_keyword(call: str, name: str | None) -> str | None:
     if name is None or not call.endswith(")") or "\n" in call:
         return None
     inner = call[:-1].rstrip().removesuffix(",")
+    astray = re.search(rf"(?<=[(,]){_SPACE}{re.escape(name)}(?={_SPACE}[,)])", call)
+    if astray is not None:  # handed on by position, into another parameter
+        return f"{call[: astray.start()]}{astray[0].removesuffix(name)}{name}={name}{call[astray.end() :]}"
     return f"{inner}{'' if inner.endswith('(') else ', '}{name}=device)"

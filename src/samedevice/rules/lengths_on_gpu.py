@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules import mending
-from samedevice.rules.questions import birth, short, story
+from samedevice.rules.questions import arrival, short, story
 from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -61,7 +61,7 @@ class LengthsOnGpu(Rule):
             message=f"`{name}` is on {on}, but `{scene.operator}` reads it on the host",
             location=scene.raised,
             confidence=Confidence.CERTAIN,
-            evidence=story(scene, birth(operand) if operand is not None else None),
+            evidence=story(scene, arrival(operand) if operand is not None else None),
             help="Hand over a CPU tensor",
             suggestion=f"{operand.expression}.cpu()" if operand is not None and operand.expression else None,
         )

@@ -8,7 +8,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules import mending
-from samedevice.rules.questions import birth, short, story
+from samedevice.rules.questions import arrival, short, story
 from samedevice.rules.reading import call_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -64,7 +64,7 @@ class NumpyOnGpu(Rule):
             message=f"`{what}` is on {on}, and numpy reads host memory only",
             location=scene.raised,
             confidence=Confidence.CERTAIN,
-            evidence=story(scene, birth(operand) if operand is not None else None),
+            evidence=story(scene, arrival(operand) if operand is not None else None),
             help="Copy it to the host first",
             suggestion=f"{name}.cpu().numpy()"
             if call.endswith(".numpy()")

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene, Step
 from samedevice.rules import mending, mending_order
-from samedevice.rules.questions import birth, is_mixed, meeting, place, short, story, wanted
+from samedevice.rules.questions import arrival, birth, is_mixed, meeting, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -66,7 +66,7 @@ class OptimizerStateLeftBehind(Rule):
                 location=culprit.kept.location,
                 confidence=Confidence.CERTAIN,
                 evidence=story(
-                    scene, birth(culprit), (culprit.kept, "written into the optimizer's state here")
+                    scene, arrival(culprit), (culprit.kept, "written into the optimizer's state here")
                 ),
                 help="Move the tensor to its parameter's device (`p.device`), or use `optimizer.load_state_dict`, which does it",
             )

@@ -8,7 +8,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules import mending
-from samedevice.rules.questions import birth, story
+from samedevice.rules.questions import arrival, story
 from samedevice.rules.reading import drop_pinning, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -72,7 +72,7 @@ class PinningGpuTensor(Rule):
             confidence=Confidence.CERTAIN,
             evidence=story(
                 scene,
-                birth(operand) if operand is not None else None,
+                arrival(operand) if operand is not None else None,
                 (step, "the loader is made here with `pin_memory=True`"),
             ),
             help="Drop `pin_memory=True`, or let the data set hand out CPU tensors"

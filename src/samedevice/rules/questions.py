@@ -93,6 +93,13 @@ def called(operand: Operand, scene: Scene) -> str:
     """How the user knows the tensor: as written in the failing line, else by who holds it."""
     stray = scene.stray_operand
     if operand.holder in (*STATE, Holder.ATTRIBUTE) and operand.attribute:
+        if operand.holder in STATE:
+            written = operand.expression or ""
+            return (
+                written
+                if operand.attribute in written and "(" not in written
+                else operand.path or operand.attribute
+            )
         if operand.path is not None and operand.host_path is not None and operand.holder_is_module:
             return "self" + operand.path[len(operand.host_path) :]
         if operand.expression and operand.attribute in operand.expression and "(" not in operand.expression:
@@ -123,13 +130,28 @@ def birth(operand: Operand) -> Evidence | None:
         text = f"computed on {device} here"
     elif born.action is Action.CREATED and born.explicit_device:
         text = f"{what} is created on {device} here"
-    elif born.action is Action.CREATED and born.explicit_device is False:
+    elif born.action is Action.CREATED and born.explicit_device is False and _names(born):
         text = f"{what} is created on {device} here: it names no device"
+    elif born.action is Action.CREATED and born.expression:
+        text = f"{what} is created on {device} here"
     else:
         text = f"on {device} from here on"
     if born.package:
         text += f" (inside {born.package})"
     return Evidence(born.location, text)
+
+
+def _names(step: Step) -> bool:
+    """The expression is the call of the factory itself, not of something that calls it inside."""
+    return step.function.rpartition(".")[2] in (step.expression or "")
+
+
+def arrival(operand: Operand) -> Evidence | None:
+    """How the tensor came to where it is: its last move, else its birth."""
+    for step in reversed(operand.provenance):
+        if step.action is Action.MOVED and step.location is not None:
+            return Evidence(step.location, f"moved to {step.device or operand.device} here")
+    return birth(operand)
 
 
 def met(scene: Scene) -> Evidence:
@@ -145,7 +167,8 @@ def met(scene: Scene) -> Evidence:
         text = f"they meet here: {'; '.join(parts)}"
     elif scene.operands:
         operand = scene.operands[0]
-        text = f"`{short(operand.shown, 40)}` is on {operand.device} here"
+        name = f"`{short(operand.shown, 40)}`" if operand.expression or operand.path else "the tensor"
+        text = f"{name} is on {operand.device} here"
     else:
         text = f"{scene.exception} is raised here"
     package = scene.frames[-1].package if scene.frames else None

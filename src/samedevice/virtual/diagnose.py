@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from samedevice.model.diagnostic import Diagnostic, Location, Raised, TensorFact
 from samedevice.model.fix import Fix
-from samedevice.model.scene import Holder, Kind, Operand, Scene
+from samedevice.model.scene import Action, Holder, Kind, Operand, Scene, Step
 from samedevice.program.files import SKIP, START, USER, kind_of
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
@@ -191,7 +191,7 @@ def diagnostic_of(rule: Rule, recognition: Recognition, scene: Scene) -> Diagnos
 
 
 def _fact(operand: Operand, at_fault: bool) -> TensorFact:
-    born = operand.born
+    born = _made_at(operand)
     return TensorFact(
         expression=operand.shown,
         device=operand.device,
@@ -201,6 +201,15 @@ def _fact(operand: Operand, at_fault: bool) -> TensorFact:
         born=None if born is None else born.location,
         at_fault=at_fault,
     )
+
+
+def _made_at(operand: Operand) -> Step | None:
+    """The birth of the tensor itself where something keeps it, else of what it goes back to."""
+    if operand.holder in (Holder.ATTRIBUTE, Holder.OPTIMIZER_STATE):
+        own = [s for s in operand.provenance if s.action is not Action.MOVED and s.location is not None]
+        if own:
+            return own[-1]
+    return operand.born
 
 
 def _line(location: Location) -> tuple[str, int]:

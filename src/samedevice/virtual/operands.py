@@ -3,7 +3,7 @@
 import ast
 import re
 from dataclasses import replace
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from samedevice.model.scene import Action, Decision, Entry, Holder, Operand, Relative, Step
@@ -22,7 +22,7 @@ from samedevice.program.frames import (
 )
 from samedevice.program.origins import SELF_METHODS, Turn, Where, receiver, trace_device
 from samedevice.program.owners import Seat
-from samedevice.program.values import evaluate_in, is_module, is_tensor
+from samedevice.program.values import MISSING, evaluate_in, is_module, is_tensor
 from samedevice.virtual.holdings import Holdings, _is_data, keeping
 from samedevice.virtual.provenance import Birth, ModuleMoved
 from samedevice.virtual.steps import (
@@ -66,6 +66,9 @@ class OperandReader:
         if self.frame is None or self.call is None:
             return None
         filename = self.frame.f_code.co_filename
+        seat = next(iter(self.holdings.seats_of(tag)), None)
+        if seat is not None and seat.chain()[0].link is Holder.TEMPORARY:
+            return None  # the weight of a module without a name
         for node, value in self.written:
             if value is tensor:
                 return text_of(self._around(node), filename)
@@ -77,7 +80,11 @@ class OperandReader:
                 for name, inner in (*value.named_parameters(), *value.named_buffers()):
                     if inner is tensor or (tag is not None and tag_of(inner) is tag):
                         return text_of(node, filename) + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f".{name}")
-        return self._born_here(tag, filename) or self._by_position(number, count, filename)
+        return (
+            self._born_here(tag, filename)
+            or self._by_position(number, count, filename)
+            or self._by_argument(number, count, filename)
+        )
 
     def _born_here(self, tag: Tag | None, filename: str) -> str | None:
         """The part of the failing call that made the operand."""
@@ -140,6 +147,20 @@ class OperandReader:
         if len(sides) == count == 2:
             return text_of(sides[number], filename)
         return None
+
+    def _by_argument(self, number: int, count: int, filename: str) -> str | None:
+        """The argument of a function call at the operand's place: `F.cross_entropy(out, y)`."""
+        call = self.call
+        if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Attribute, ast.Name)):
+            return None
+        if is_module(evaluate_in(call.func, self.frame)) or len(call.args) < count or count < 2:  # type: ignore[arg-type]
+            return None
+        base = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if base is not None and not _is_namespace(evaluate_in(base, self.frame), base):  # type: ignore[arg-type]
+            return None
+        argument = call.args[number]
+        value = evaluate_in(argument, self.frame)  # type: ignore[arg-type]
+        return text_of(argument, filename) if value is MISSING or is_tensor(value) else None
 
     # -- the operand -------------------------------------------------------------------------------
 
@@ -552,6 +573,13 @@ def _how(binding: b.Binding, frame: FrameType, scope: Any) -> tuple[str, str | N
         loader = _is_loader(inner, frame)
         return ("item" if loader else "call"), source, loader
     return "other", source, False
+
+
+def _is_namespace(value: Any, node: ast.expr) -> bool:
+    """`F`, `torch`, `nn.functional`: what functions are taken from, not a tensor with methods."""
+    return isinstance(value, ModuleType) or (
+        value is MISSING and ast.unparse(node).split(".")[0] in ("torch", "nn", "F")
+    )
 
 
 def _names_in(node: ast.AST | None) -> set[str]:

@@ -256,7 +256,11 @@ class SceneBuilder:
             loaded = [e for e in made if e.what == "optimizer-state-loaded"]
             if created is not None:
                 extra["optimizer_made"] = step_of_event(created)
-                if born < created.seq:
+                place = None if tag is None or tag.birth is None else tag.birth.place
+                if place is not None and (place.code, place.lasti) == (
+                    created.place.code,
+                    created.place.lasti,
+                ):
                     extra["state_origin"] = extra["optimizer_made"]
             if loaded:
                 extra["state_loaded"] = step_of_event(loaded[-1])
