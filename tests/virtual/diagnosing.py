@@ -11,12 +11,18 @@ import torch
 
 from samedevice.cli.check import _died_of_mismatch
 from samedevice.model.diagnostic import Diagnostic
+from samedevice.model.fix import Fix
 from samedevice.virtual import virtual_gpus
 from samedevice.virtual.diagnose import Diagnoser
 
 
 def diagnose(script: Path, gpus: int = 1) -> list[Diagnostic]:
     """The diagnostics of a script; an exception of PyTorch's own is part of the result."""
+    return diagnosis(script, gpus)[0]
+
+
+def diagnosis(script: Path, gpus: int = 1) -> tuple[list[Diagnostic], tuple[tuple[Fix, ...], ...]]:
+    """The diagnostics of a script with the edits that may take each of them out."""
     diagnoser = Diagnoser()
     loaded = set(sys.modules)
     sys.path.insert(0, str(script.parent))
@@ -40,4 +46,4 @@ def diagnose(script: Path, gpus: int = 1) -> list[Diagnostic]:
         for name in set(sys.modules) - loaded:
             if str(script.parent) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
-    return diagnoser.diagnostics()
+    return diagnoser.diagnostics(), diagnoser.fixes()

@@ -186,7 +186,12 @@ class Repair:
         assert before.outcome is not None
         had = Counter(map(identity, before.outcome.diagnostics))
         has = Counter(map(identity, after.outcome.diagnostics))
-        failed = [p for p in made if has[identity(p)] >= had[identity(p)]]
+        failed = [
+            p
+            for p in made
+            if has[identity(p)] >= had[identity(p)]
+            and any(fault(p) == fault(q) for q in after.outcome.diagnostics if identity(q) == identity(p))
+        ]
         further = before.ended != after.ended and before.ended != "finished"
         new = [p for p in after.outcome.diagnostics if identity(p) not in self.known]
         for problem in new:

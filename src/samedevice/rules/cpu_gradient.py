@@ -8,7 +8,7 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene
 from samedevice.rules import mending
 from samedevice.rules.questions import birth, moved, short, story, wanted
-from samedevice.rules.reading import told
+from samedevice.rules.reading import gradient_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
 
@@ -100,4 +100,5 @@ class CpuGradient(Rule):
             meeting,
             f"`{meeting.operator}` returns a gradient on {meeting.device} for an input on {meeting.wanted}",
             help="Return it on the device of the gradient that comes in",
+            fix=gradient_fix(meeting),
         )

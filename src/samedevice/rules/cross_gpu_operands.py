@@ -8,7 +8,7 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Scene
 from samedevice.rules import mending
 from samedevice.rules.questions import birth, device_of_others, is_mixed, short, story, wanted
-from samedevice.rules.reading import other_name, told
+from samedevice.rules.reading import follow_other, other_name, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
 
@@ -89,4 +89,5 @@ class CrossGpuOperands(Rule):
             meeting,
             f"`{meeting.stray}` is on {meeting.device} and meets `{meeting.other or 'the other operand'}` on {meeting.wanted}",
             help=f"Move one of them, here or where they meet: `.to({other_name(meeting)}.device)`",
+            fix=follow_other(meeting),
         )

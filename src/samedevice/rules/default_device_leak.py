@@ -84,7 +84,7 @@ class DefaultDeviceLeak(Rule):
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
         made = scene.extra.get("loader_made")
-        site = sites.at(_place(made))
+        site = sites.at(_place(made) or scene.raised)
         torch = None if site is None else mending.torch_name(site.source.tree)
         if torch is not None:
             device = str(scene.extra["default_device"]).partition(":")[0]

@@ -8,7 +8,7 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
 from samedevice.rules import mending
 from samedevice.rules.questions import short, story
-from samedevice.rules.reading import told
+from samedevice.rules.reading import device_name, keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
 
@@ -71,7 +71,7 @@ class GeneratorOnOtherDevice(Rule):
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
         needed = str(scene.extra.get("generator_wanted", "cuda"))
-        site = sites.at(found.location)
+        site = mending.generator_call(sites.at(found.location))
         if site is not None:
             wanted = f"{needed}:0" if needed == "cuda" else needed
             devices = [*site.devices(wanted)[: mending.MOST_DEVICES], f'"{needed}"']
@@ -83,6 +83,11 @@ class GeneratorOnOtherDevice(Rule):
             meeting,
             f"the generator is on {meeting.facts.get('own', 'cpu')} and is asked for numbers on {meeting.wanted}",
             help=f"Create it with the device {meeting.wanted}",
+            fix=keyword_fix(
+                meeting, f"device={device_name(meeting)}", "Create it on the device that is asked for"
+            )
+            if device_name(meeting)
+            else None,
         )
 
 

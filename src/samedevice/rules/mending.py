@@ -114,6 +114,7 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
         for name in dict.fromkeys(site.written(n) for n in ast.walk(site.node) if isinstance(n, ast.expr))
         if name != text and f"{name}.device" in known
     ]
+    partners.sort(key=lambda text: (text.endswith((".weight.device", ".bias.device")), ".bias." in text))
     choices = dict.fromkeys([*partners, *beside, *weights, *called, *known])
     for device in list(choices)[:MOST_DEVICES]:
         changes = [e for node in found for e in edits.method_call(site.path, site.text, node, to(device))]
@@ -151,15 +152,21 @@ def same_expressions(site: Site, text: str) -> list[ast.expr]:
 
 
 def to_host(scene: Scene, sites: Sites, expression: str | None, title: str) -> Iterator[Fix]:
-    """`.cpu()` behind an operand that must be on the host."""
+    """`.cpu()` behind an operand that must be on the host; every plain argument is tried when it has no name."""
     site = sites.at(scene.raised)
-    if site is None or not expression:
+    if site is None:
         return
-    for node in same_expressions(site, expression)[:1]:
-        yield from fix(title, edits.method_call(site.path, site.text, node, ".cpu()"), safe=True)
     receiver = receiver_of(site.node, "numpy", "__array__", "tolist")
-    if receiver is not None:
-        yield from fix(title, edits.method_call(site.path, site.text, receiver, ".cpu()"), safe=True)
+    if expression:
+        nodes = same_expressions(site, expression)[:1]
+    elif receiver is None and isinstance(site.node, ast.Call):
+        given = [*site.node.args, *[k.value for k in site.node.keywords]]
+        nodes = [n for n in given if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
+        nodes.sort(key=lambda node: "len" not in site.written(node))
+    else:
+        nodes = []
+    for node in [*nodes, *([] if receiver is None else [receiver])]:
+        yield from fix(title, edits.method_call(site.path, site.text, node, ".cpu()"), safe=True)
 
 
 def receiver_of(node: ast.AST, *methods: str) -> ast.expr | None:
@@ -333,6 +340,7 @@ def field_beside(site: Site | None, path: str | None) -> Iterator[Fix]:
                 )
             change = edits.add_keyword(site.path, site.text, node, f"{name}={moved}")
             yield from fix(f"Move `{name}` as well", [change])
+    yield from neighbour(site, name)
     yield from item_beside(site, name)
 
 
@@ -377,11 +385,13 @@ def device_of_move(value: ast.AST, move: ast.AST) -> str | None:
 
 def without_pinning(scene: Scene, site: Site | None, sites: Sites) -> Iterator[Fix]:
     """`pin_memory=True` left out, or the call of `pin_memory`."""
-    call = None if site is None else call_in(site)
-    if site is not None and call is not None:
-        yield from fix(
-            "Do not pin", [edits.without_keyword(site.path, site.text, call, "pin_memory")], safe=True
-        )
+    statement = None if site is None else site.statement
+    if site is not None and statement is not None:
+        header = statement.iter if isinstance(statement, (ast.For, ast.AsyncFor)) else statement
+        for call in ast.walk(header):
+            if isinstance(call, ast.Call) and any(k.arg == "pin_memory" for k in call.keywords):
+                change = edits.without_keyword(site.path, site.text, call, "pin_memory")
+                yield from fix("Do not pin", [change], safe=True)
     use = sites.at(scene.raised)
     receiver = None if use is None else receiver_of(use.node, "pin_memory")
     if use is not None and receiver is not None and not edits.in_parentheses(use.source.places, receiver):
@@ -405,6 +415,8 @@ def gradient_on(site: Site | None, wanted: str | None) -> Iterator[Fix]:
     if site is None or not isinstance(site.node, ast.expr):
         return
     function = enclosing(site)
+    if function is None:
+        yield from on_device(site, wanted)
     names = [] if function is None else [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     lambdas = [n for n in site.source.around(site.node) if isinstance(n, ast.Lambda)]
     if lambdas:
@@ -460,3 +472,35 @@ def named_in(site: Site | None) -> list[str]:
     call = None if site is None else site.node
     text = device_argument(call) if isinstance(call, ast.Call) else None
     return [] if text is None else [text]
+
+
+def neighbour(site: Site, name: str) -> Iterator[Fix]:
+    """`Sample(self.a.to(d), self.b)` or `[x.to(d), y]`: the same move for the part that stands beside."""
+    device = device_of_move(site.node, site.node)
+    if device is None:
+        return
+    for node in site.source.around(site.node):
+        if isinstance(node, ast.stmt):
+            return
+        if isinstance(node, ast.Call):
+            parts = [*node.args, *[k.value for k in node.keywords]]
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            parts = node.elts
+        elif isinstance(node, ast.Dict):
+            parts = node.values
+        else:
+            continue
+        for part in parts:
+            if path_parts(ast.unparse(part))[-1:] in ([name], [repr(name)]):
+                yield from add_move(site, part, device, f"Move `{name}` as well")
+
+
+def generator_call(site: Site | None) -> Site | None:
+    """The call that makes a generator, within the statement that keeps it."""
+    statement = None if site is None else site.statement
+    if site is None or statement is None:
+        return None
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Generator":
+            return site.at(node)
+    return site

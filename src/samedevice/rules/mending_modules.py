@@ -54,6 +54,8 @@ def as_buffer(site: Site | None) -> Iterator[Fix]:
     if site is None or found is None:
         return
     statement, target, value = found
+    if isinstance(value, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)):
+        return  # a buffer is one tensor
     yield from fix("Register it as a buffer", [*registration(site, statement, target, value)])
 
 

@@ -8,7 +8,7 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules import mending_modules, mending_order
 from samedevice.rules.questions import birth, is_mixed, last, meeting, module_of, place, story, wanted
-from samedevice.rules.reading import told
+from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
 
@@ -100,4 +100,5 @@ class ModuleAddedAfterMove(Rule):
             meeting,
             f"`{meeting.name}` is put into `{meeting.owner}` after that moved to {meeting.wanted}: its parameters stay on cpu",
             help="Move the model once more after its parts are complete, or move the new part",
+            fix=move_created(meeting),
         )

@@ -239,6 +239,45 @@ def move_created(meeting: Meeting) -> Fix | None:
     )
 
 
+def move_argument(meeting: Meeting, anchor: str | None) -> Fix | None:
+    """`.to(anchor)` behind the stray where it meets the other operand."""
+    node, place = meeting.met.node, meeting.met
+    if anchor is None or not isinstance(node, ast.Call):
+        return None
+    for value in [*node.args, *[k.value for k in node.keywords]]:
+        if ast.unparse(value) == meeting.stray:
+            return unsafe(
+                f"Move it to `{anchor}`", *edits.method_call(path(place), place.text, value, f".to({anchor})")
+            )
+    return None
+
+
+def follow_other(meeting: Meeting) -> Fix | None:
+    """The stray moved to the other operand's device where they meet."""
+    if meeting.other is None or not meeting.other.replace(".", "").replace("_", "").isalnum():
+        return None
+    return move_argument(meeting, f"{meeting.other}.device")
+
+
+def gradient_fix(meeting: Meeting) -> Fix | None:
+    """The gradient that `backward` returns, moved to where the incoming one is."""
+    place = meeting.culprit
+    scope = scope_of(place)
+    if (
+        not isinstance(place.node, ast.Return)
+        or not isinstance(place.node.value, ast.expr)
+        or not isinstance(scope, ast.FunctionDef)
+    ):
+        return None
+    if len(scope.args.args) < 2 or isinstance(place.node.value, ast.Tuple):
+        return None
+    anchor = f"{scope.args.args[1].arg}.device"
+    return unsafe(
+        f"Return it on `{anchor}`",
+        *edits.method_call(path(place), place.text, place.node.value, f".to({anchor})"),
+    )
+
+
 def call_fix(meeting: Meeting, expression: str, call: str, title: str) -> Fix | None:
     """`.call` behind an operand of the culprit."""
     place = meeting.culprit

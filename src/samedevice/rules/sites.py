@@ -153,6 +153,10 @@ class Site:
             tensors += [f"{name}.device" for name in like_tensors(scope) if self.has(name)]
         own = [t for t in tensors if t.partition(".")[0] in mine and t.count(".") == 1]
         rest = [t for t in tensors if t not in own]
+        # The program's own way to write it, elsewhere in the file.
+        siblings += [
+            t for t in moves_in(self.source.tree, line, deep=True) if t[0] in "'\"" and means(t, wanted)
+        ]
         named = [t for t in siblings if not t.startswith(("'", '"'))]
         literal = [t for t in siblings if t not in named]
         named.sort(key=lambda t: t.endswith(".device") and t not in devices)
@@ -285,10 +289,10 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def moves_in(scope: ast.AST, line: int) -> list[str]:
+def moves_in(scope: ast.AST, line: int, *, deep: bool = False) -> list[str]:
     """What other calls of the scope name as their device; the nearest above `line` first."""
     found: list[tuple[int, str]] = []
-    for node in own_nodes(scope):
+    for node in ast.walk(scope) if deep else own_nodes(scope):
         if not isinstance(node, ast.Call):
             continue
         text = device_argument(node)
@@ -303,17 +307,23 @@ def device_argument(call: ast.Call) -> str | None:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else None
     for keyword in call.keywords:
         if keyword.arg == "device":
-            return ast.unparse(keyword.value)
+            return source_text(keyword.value)
     if method == "to" and call.args:
-        text = ast.unparse(call.args[0])
+        text = source_text(call.args[0])
         last = text.rpartition(".")[2]
         types = ("float", "double", "half", "long", "int", "bool", "dtype")
         return (
             None if last in types or last.startswith(("float", "bfloat", "int", "uint", "complex")) else text
         )
     if method == "cuda":
-        return ast.unparse(call.args[0]) if call.args else '"cuda"'
+        return source_text(call.args[0]) if call.args else '"cuda"'
     return None
+
+
+def source_text(node: ast.expr) -> str:
+    """The source of a device, strings in double quotes."""
+    text = ast.unparse(node)
+    return f'"{text[1:-1]}"' if text[:1] == "'" and '"' not in text and "\\" not in text else text
 
 
 def means(text: str, wanted: str | None) -> bool:

@@ -8,7 +8,7 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Scene
 from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, is_mixed, moved, short, story, wanted
-from samedevice.rules.reading import told
+from samedevice.rules.reading import device_name, move_argument, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
 
@@ -97,6 +97,9 @@ class SplitWithoutMove(Rule):
             meeting,
             f"this puts parts of one `forward` on {meeting.device} and {meeting.wanted}, and nothing moves what flows between them",
             help="Keep what is added together on one GPU, or move it where the devices change",
+            fix=move_argument(meeting, device_name(meeting))
+            if meeting.met.location == meeting.culprit.location
+            else None,
         )
 
 

@@ -6,7 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Holder, Scene
-from samedevice.rules import mending_modules
+from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, is_mixed, place, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
@@ -101,6 +101,7 @@ class UnreplicatedAttribute(Rule):
             yield from mending_modules.as_parameter(sites.at(found.location))
         else:
             yield from mending_modules.as_buffer(sites.at(found.location))
+        yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

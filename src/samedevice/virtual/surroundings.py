@@ -1,7 +1,7 @@
 """What the running program has in the right place already, by the names it has for it."""
 
-from collections.abc import Iterable
-from types import FrameType
+from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
 from samedevice.program.anchors import is_device
@@ -35,11 +35,33 @@ class Surroundings:
                 continue
             found += _in_namespace(frame.f_locals, wanted)
             break
+        else:
+            found += self._of_owner(path, line, wanted)
         for frame in reversed(self.frames):
             if shown(frame.f_code.co_filename) == path:
                 found += [f for f in _in_namespace(frame.f_globals, wanted) if f[1] == "device"]
                 break
         return list(dict.fromkeys(found))
+
+    def _of_owner(self, path: str, line: int, wanted: str) -> list[tuple[str, str]]:
+        """What `self` has in a method that does not run: of an object that another running method belongs to."""
+        for frame in reversed(self.frames):
+            owner = frame.f_locals.get("self")
+            if owner is None:
+                continue
+            for code in _methods(owner):
+                if code.co_firstlineno == line and shown(code.co_filename) == path:
+                    return _in_namespace({"self": owner}, wanted)
+        return []
+
+
+def _methods(value: Any) -> Iterator[CodeType]:
+    """The code of the functions of an object's class and its bases."""
+    for kind in type(value).__mro__:
+        for function in vars(kind).values():
+            code = getattr(getattr(function, "__func__", function), "__code__", None)
+            if isinstance(code, CodeType):
+                yield code
 
 
 def _in_namespace(names: Any, wanted: str) -> list[tuple[str, str]]:
@@ -61,12 +83,13 @@ def _in_namespace(names: Any, wanted: str) -> list[tuple[str, str]]:
             for attribute in ("device", "dev"):
                 if is_device(own.get(attribute), wanted):
                     devices.append((f"{name}.{attribute}", "device"))
+            if name == "self":
+                plain = [a for a, v in list(own.items())[:MOST_NAMES] if is_tensor(v) and _at(v, wanted)]
+                tensors += [(f"self.{a}", "tensor") for a in plain[:4]]
             if is_module(value):
                 tensors += [(f"{name}.{a}", "tensor") for a in _own_tensors(own, wanted)]
-                if (
-                    all(_at(p, wanted) for p in value.parameters())
-                    and next(value.parameters(), None) is not None
-                ):
+                weights = list(value.parameters())
+                if weights and all(_at(p, wanted) for p in weights):
                     modules.append((name, "module"))
     devices.sort(key=lambda d: (d[0].lower() != "device", "." in d[0], not d[0].endswith("device")))
     return [*devices, *tensors, *modules]

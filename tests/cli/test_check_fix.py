@@ -1,0 +1,111 @@
+"""`samedevice check --fix` as a user runs it; the loop itself is tested with a played program."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.torch
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(2))
+        self.scale = torch.full((2,), 3.0)
+
+    def forward(self, x):
+        return x * self.gain * self.scale
+"""
+
+TRAIN = """\
+import torch
+
+from pkg.model import Net
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = Net().to(device)
+x = torch.ones(2)
+x.to(device)  # a copy that nobody keeps
+print(net(x).sum().item())
+"""
+
+
+def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: PLW1510 - the status is what the tests look at
+        [sys.executable, "-m", "samedevice", "check", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "pkg"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "model.py").write_bytes(MODEL.replace("\n", "\r\n").encode())
+    (folder / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def test_mistakes_in_several_files_of_a_package_are_fixed_and_proven(package: Path) -> None:
+    done = check(
+        package, "--fix", "--unsafe-fixes", "--format", "json", "--output", "report.json", "-m", "pkg.train"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "6.0\n"  # the first run's, once
+    assert "x = x.to(device)  # a copy that nobody keeps\n" in (package / "pkg/train.py").read_text()
+    model = (package / "pkg/model.py").read_bytes()
+    assert b'self.register_buffer("scale", torch.full((2,), 3.0), persistent=False)\r\n' in model
+    assert model.count(b"\n") == model.count(b"\r\n")
+    report = json.loads((package / "report.json").read_text())
+    assert report["diagnostics"] == []
+    assert sorted(one["rule"] for one in report["fixed"]) == ["discarded-move", "unregistered-tensor"]
+    assert all(one["fix"]["edits"] for one in report["fixed"])
+    assert not list(package.rglob("*.samedevice-new"))
+
+
+def test_a_diff_is_printed_and_nothing_is_written(package: Path) -> None:
+    before = {p: p.read_bytes() for p in package.rglob("*.py")}
+    done = check(package, "--diff", "--unsafe-fixes", "-m", "pkg.train")
+    assert done.returncode == 1
+    assert {p: p.read_bytes() for p in package.rglob("*.py")} == before
+    assert "-x.to(device)  # a copy that nobody keeps\n+x = x.to(device)" in done.stdout
+    assert "6.0" not in done.stdout  # standard output is the diff alone
+    assert "would fix 2 problems in 2 files" in done.stderr
+
+
+def test_without_leave_for_unsafe_fixes_they_are_only_announced(package: Path) -> None:
+    done = check(package, "--fix", "-m", "pkg.train")
+    assert done.returncode == 1
+    assert (package / "pkg/train.py").read_text() == TRAIN
+    assert "--unsafe-fixes would try to fix 2 problems" in " ".join(done.stderr.split())
+
+
+def test_a_program_that_fails_for_another_reason_is_not_edited(tmp_path: Path) -> None:
+    text = "import torch\ntorch.ones(2).cuda() + torch.ones(2)\nraise ValueError('no')\n"
+    (tmp_path / "program.py").write_text(text)
+    done = check(tmp_path, "--fix", "--unsafe-fixes", "program.py")
+    assert done.returncode == 2
+    assert "ValueError: no" in done.stderr
+    assert (tmp_path / "program.py").read_text() == text
+
+
+def test_a_program_from_standard_input_cannot_be_fixed(tmp_path: Path) -> None:
+    done = check(tmp_path, "--fix", "-")
+    assert done.returncode == 2
+    assert "cannot be edited" in done.stderr

@@ -1,0 +1,169 @@
+"""The edits that a run proposes: right in awkward syntax or none at all, and nothing else is touched."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from samedevice.model.fix import Edit, Fix, Point
+from samedevice.source.edits import comments
+from samedevice.source.lines import LineIndex
+from samedevice.source.rewriting import EditError, edit_bytes
+from tests.virtual.diagnosing import diagnosis
+
+pytestmark = pytest.mark.torch
+
+HEAD = """\
+import torch
+from torch import nn
+device = torch.device("cuda")
+"""
+
+#: name -> (program, the line that the first fix makes of the wrong one)
+PROGRAMS = {
+    "factory": (
+        HEAD + "def add(x):\n    return x + torch.zeros(2)  # äöü 🙂\nadd(torch.ones(2).to(device))\n",
+        "    return x + torch.zeros(2, device=x.device)  # äöü 🙂\n",
+    ),
+    "behind wide characters": (
+        HEAD + 'def add(x):\n    "🙂"; y = x + torch.zeros(2)\n    return y\nadd(torch.ones(2).to(device))\n',
+        '    "🙂"; y = x + torch.zeros(2, device=x.device)\n',
+    ),
+    "carriage returns": (
+        (HEAD + "def add(x):\n    return x + torch.zeros(2)\nadd(torch.ones(2).to(device))\n").replace(
+            "\n", "\r\n"
+        ),
+        "    return x + torch.zeros(2, device=x.device)\r\n",
+    ),
+    "tabs": (
+        HEAD
+        + "class M(nn.Module):\n\tdef __init__(self):\n\t\tsuper().__init__()\n\t\tself.t = torch.ones(2)  # kept\n"
+        "\tdef forward(self, x):\n\t\treturn x + self.t\nM().to(device)(torch.ones(2, device=device))\n",
+        '\t\tself.register_buffer("t", torch.ones(2), persistent=False)  # kept\n',
+    ),
+    "one-line suite": (
+        HEAD + "def add(x): return x + torch.zeros(2)\nadd(torch.ones(2).to(device))\n",
+        "def add(x): return x + torch.zeros(2, device=x.device)\n",
+    ),
+    "one-line loop": (
+        HEAD + "from torch.utils.data import DataLoader\nm = nn.Linear(2, 2).to(device)\n"
+        "for x in DataLoader(torch.ones(2, 2)): m(x)\n",
+        "for x in DataLoader(torch.ones(2, 2)): m(x.to(device))\n",
+    ),
+    "decorated": (
+        HEAD
+        + "@torch.no_grad()\ndef add(x):\n    return x + torch.zeros(2)\nadd(torch.ones(2).to(device))\n",
+        "    return x + torch.zeros(2, device=x.device)\n",
+    ),
+    "f-string": (
+        HEAD + 'def add(x):\n    return f"{(x + torch.zeros(2)).sum()}"\nadd(torch.ones(2).to(device))\n',
+        '    return f"{(x + torch.zeros(2, device=x.device)).sum()}"\n',
+    ),
+    "alias": (
+        "import torch as th\ndef add(x):\n    return x + th.zeros(2)\nadd(th.ones(2).cuda())\n",
+        "    return x + th.zeros(2, device=x.device)\n",
+    ),
+    "name": (
+        "from torch import zeros, ones\ndef add(x):\n    return x + zeros(2)\nadd(ones(2).cuda())\n",
+        "    return x + zeros(2, device=x.device)\n",
+    ),
+    "star": (
+        "from torch import *\ndef add(x):\n    return x + zeros(2)\nadd(ones(2).cuda())\n",
+        "    return x + zeros(2, device=x.device)\n",
+    ),
+    "several lines": (
+        HEAD + "def add(x):\n    return x + torch.full(\n        (2,),  # two\n        1.0,  # one\n    )\n"
+        "add(torch.ones(2).to(device))\n",
+        "        1.0, device=x.device,  # one\n",
+    ),
+    "discarded": (
+        HEAD + "m = nn.Linear(2, 2).to(device)\nx = torch.ones(2)\nif m: x.to(device)  # gone\nm(x)\n",
+        "if m: x = x.to(device)  # gone\n",
+    ),
+    "numpy": (
+        HEAD + "x = torch.ones(2).to(device)\nprint((x + 1).numpy())\n",
+        "print((x + 1).cpu().numpy())\n",
+    ),
+    "list of modules": (
+        HEAD + "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.parts = [\n            nn.Linear(2, 2),  # first\n        ]\n"
+        "    def forward(self, x):\n        return self.parts[0](x)\nM().to(device)(torch.ones(2, device=device))\n",
+        "        self.parts = nn.ModuleList([\n",
+    ),
+    "order": (
+        HEAD + "import copy\nm = nn.Linear(2, 2)\nteacher = copy.deepcopy(m)  # now\nm.to(device)\n"
+        "teacher(torch.ones(2, device=device))\n",
+        "m.to(device)\nteacher = copy.deepcopy(m)  # now\n",
+    ),
+    "pinned": (
+        HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"
+        "for x in DataLoader(data, pin_memory=True, batch_size=2): pass\n",
+        "for x in DataLoader(data, batch_size=2): pass\n",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str, tuple[Fix, ...]]]:
+    """The edits for each program, all of one process."""
+    folder = tmp_path_factory.mktemp("programs")
+    result = {}
+    for number, (name, (text, _)) in enumerate(PROGRAMS.items()):
+        script = folder / f"program{number}.py"
+        script.write_bytes(text.encode())
+        _, fixes = diagnosis(script)
+        result[name] = (script, text, tuple(fix for group in fixes for fix in group))
+    return result
+
+
+def made(script: Path, fix: Fix) -> str:
+    return edit_bytes(str(script), script.read_bytes(), fix.edits).decode()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_first_edit_is_what_a_careful_person_would_write(
+    found: dict[str, tuple[Path, str, tuple[Fix, ...]]], name: str
+) -> None:
+    script, _, fixes = found[name]
+    assert PROGRAMS[name][1] in made(script, fixes[0])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_edit_touches_nothing_outside_its_range_and_keeps_comments(
+    found: dict[str, tuple[Path, str, tuple[Fix, ...]]], name: str
+) -> None:
+    script, text, fixes = found[name]
+    assert fixes
+    for fix in fixes:
+        try:
+            new = made(script, fix)
+        except EditError:
+            continue  # it would not be made
+        ast.parse(new)
+        assert sorted(comments(new)) == sorted(comments(text))
+        index = LineIndex(text)
+        first = min(index.offset(edit.start) for edit in fix.edits)
+        last = max(index.offset(edit.end) for edit in fix.edits)
+        assert new.startswith(text[:first])
+        assert new.endswith(text[last:])
+        assert new.count("\n") - new.count("\r\n") in (0, new.count("\n"))  # one kind of line end
+        assert undone(str(script), text, new, fix) == text
+
+
+def undone(path: str, text: str, new: str, fix: Fix) -> str:
+    """The text that the inverse edits give back."""
+    index, after, grown = LineIndex(text), LineIndex(new), 0
+    inverse = []
+    for edit in sorted(fix.edits):
+        start, end = index.offset(edit.start), index.offset(edit.end)
+        written = edit.new_text.replace("\r\n", "\n").replace("\n", "\r\n" if "\r\n" in text else "\n")
+        at = start + grown
+        inverse.append(Edit(path, after.point(at), after.point(at + len(written)), text[start:end]))
+        grown += len(written) - (end - start)
+    return edit_bytes(path, new.encode(), inverse).decode()
+
+
+def test_points_are_counted_in_characters() -> None:
+    assert LineIndex("🙂x\n").point(1) == Point(1, 2)
