@@ -91,9 +91,9 @@ class Holdings:
 
         def key(seat: Seat) -> tuple[int, int]:
             link = seat.link
-            if link is Holder.CONTAINER and seat.host is not None and not _is_data(seat.host.value):
+            if link is Holder.CONTAINER and seat.host is not None and not is_data(seat.host.value):
                 link = Holder.ATTRIBUTE
-            elif link is Holder.ATTRIBUTE and seat.host is not None and _is_data(seat.host.value):
+            elif link is Holder.ATTRIBUTE and seat.host is not None and is_data(seat.host.value):
                 link = Holder.CONTAINER
             return RANK.index(link), seat.depth
 
@@ -379,7 +379,7 @@ def _is_metric(module: Any) -> bool:
     return not learns and hasattr(type(module), "update") and hasattr(type(module), "compute")
 
 
-def _is_data(value: Any) -> bool:
+def is_data(value: Any) -> bool:
     """A record of data (dataclass, named tuple, batch) rather than an object with a life of its own."""
     kind = type(value)
     if is_module(value):
