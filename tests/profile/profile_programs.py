@@ -134,7 +134,12 @@ optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)
 for x, y in loader:
     x = x.to(device, non_blocking=True)
     hidden = torch.zeros(1, 8, 4, device=device)
-    rnn(x.unsqueeze(0), hidden)[0].sum().backward()
+    # Filled on the CPU item by item and moved as a whole: that is how a batch is put together.
+    lengths = torch.zeros(8, dtype=torch.long)
+    for i in range(8):
+        lengths[i] = i
+    ids = torch.tensor([1, 2, 3]).to(device)
+    rnn(x.unsqueeze(0), hidden)[0].sum().mul(lengths.float().to(device).sum() * ids[0]).backward()
     optimizer.step()
 """,
     ),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from samedevice.profile.recorder import Origin, Recorder
-from samedevice.profile.watching import Watching, nbytes_of, shape_of
+from samedevice.profile.watching import Watching, is_written, nbytes_of, shape_of
 
 _Tensor: Final = torch.Tensor
 _GPU: Final = 0  # devices of the engine: the CPU is below, GPUs are their index
@@ -35,6 +35,9 @@ _READS: Final[dict[str, str]] = {
     "multinomial": "multinomial",
     "repeat_interleave": "repeat_interleave",
 }
+
+#: made of data of the host, which has to cross the bus in any case
+_OF_HOST_DATA: Final = frozenset(("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.Tensor"))
 
 #: these return the tensor's whole content
 _WHOLE: Final = frozenset({"tolist"})
@@ -102,7 +105,7 @@ class Hooks(Watching):
             dtype=str(tensor.dtype).removeprefix("torch."),
             shape=shape_of(tensor),
             content=_content(tensor, birth),
-            origin=origin_of(birth),
+            origin=origin_of(birth, is_written(tensor)),
             parameter=isinstance(tensor, torch.nn.Parameter) or tag in self._parameters,
         )
 
@@ -241,13 +244,23 @@ class Hooks(Watching):
         return result
 
 
-def origin_of(birth: Any) -> Origin | None:
-    """What the engine knows of a tensor's birth, in the recorder's words."""
+def origin_of(birth: Any, written: bool = False) -> Origin | None:
+    """What the engine knows of a tensor's birth, in the recorder's words.
+
+    Args:
+        written: something was written into it since; filling a tensor on the CPU and moving it as a
+            whole is how a batch is put together, and no mistake.
+    """
     if birth is None:
         return None
     roots = birth.roots
-    factory = all(
-        root.action == "created" and not root.explicit_device and not root.parents for root in roots
+    factory = not written and all(
+        root.action == "created"
+        and not root.explicit_device
+        and not root.parents
+        and root.function not in _OF_HOST_DATA
+        and _is_same_line(root.place, birth.place)
+        for root in roots
     )
     left = next(
         (root for root in roots if root.action == "moved" and root.device < _GPU and root.parents), None
@@ -264,6 +277,11 @@ def origin_of(birth: Any) -> Origin | None:
         None if left is None else left.place,
         0 if left is None else left.seq,
     )
+
+
+def _is_same_line(place: Any, other: Any) -> bool:
+    """Made in one go: between two lines the program may have written into it."""
+    return place is other or (place.code is other.code and place.lineno == other.lineno)
 
 
 def _needs_no_read(reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -12,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samedevice.model.errors import UserError
 from samedevice.profile.recorder import Origin, Recorder
 from samedevice.profile.stacks import stack
-from samedevice.profile.watching import Watching, nbytes_of, shape_of
+from samedevice.profile.watching import Watching, is_written, nbytes_of, shape_of
 
 _aten: Final = torch.ops.aten
 _Tensor: Final = torch.Tensor
@@ -153,7 +154,7 @@ class RealDevice(Watching):
             dtype=str(source.dtype).removeprefix("torch."),
             shape=shape_of(source),
             content=self._content(source),
-            origin=self._origin(source),
+            origin=self._untouched(source),
             parameter=isinstance(source, torch.nn.Parameter),
         )
         if start is not None and end is not None:
@@ -198,6 +199,13 @@ class RealDevice(Watching):
             return getattr(tensor.untyped_storage(), "_samedevice_origin", None)
         except (RuntimeError, NotImplementedError):
             return None
+
+    def _untouched(self, tensor: Any) -> Origin | None:
+        """Its origin; what was written into since is no mere product of a factory."""
+        origin = self._origin(tensor)
+        if origin is not None and origin.factory and is_written(tensor):
+            return replace(origin, factory=False)
+        return origin
 
     def _content(self, tensor: Any) -> object:
         origin = self._origin(tensor)

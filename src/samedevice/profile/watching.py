@@ -125,3 +125,11 @@ def shape_of(tensor: Any) -> tuple[int, ...]:
         return tuple(int(size) for size in tensor.shape)
     except (RuntimeError, NotImplementedError, TypeError):
         return ()
+
+
+def is_written(tensor: Any) -> bool:
+    """Something was written into it after it was made."""
+    try:
+        return bool(tensor._version)
+    except RuntimeError:
+        return False  # inference tensors do not count
