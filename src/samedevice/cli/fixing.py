@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
+from samedevice.cli.audits import Audits
 from samedevice.cli.lint_fixing import counted
 from samedevice.cli.output import check_writable, write_report
 from samedevice.cli.repair import Repair, Repaired
@@ -31,6 +32,9 @@ def fix(program: Program, options: argparse.Namespace) -> int:
     folder = os.getcwd()
     if program.target == "-" and not program.is_module:
         raise UserError("`--fix` needs a file: a program from standard input cannot be edited")
+    if options.audit or options.audit_at is not None:
+        raise UserError("`--audit` looks at one run and `--fix` makes several; give one of them")
+    audits = Audits(options)
     output = options.output if options.output in (None, "-") else os.path.abspath(options.output)
     if output not in (None, "-"):
         check_writable(output)
@@ -44,7 +48,7 @@ def fix(program: Program, options: argparse.Namespace) -> int:
                 if first.outcome is not None:
                     write_report(first.outcome, options.format, output, root=folder)
                 return first.status if first.status in (0, 1, 130) else 2
-            repair = Repair(runner, files, unsafe=options.unsafe_fixes, say=_say(options))
+            repair = Repair(runner, files, unsafe=options.unsafe_fixes, say=Say(options.no_progress))
             repaired = repair.repair(first)
             changed = files.changed()
             finished = not options.diff
@@ -60,6 +64,7 @@ def fix(program: Program, options: argparse.Namespace) -> int:
     )
     if options.diff:
         show_diff(files, changed)
+    audits.write_page(outcome, None, None, folder)
     write_report(outcome, options.format, output, root=folder)
     return 1 if outcome.diagnostics or (options.diff and changed) else 0
 
@@ -131,10 +136,6 @@ def show_diff(files: Files, changed: dict[str, bytes]) -> None:
         old, _ = files.originals[path]
         out.write(unified_diff(path, old, new).encode("utf-8", "surrogateescape"))
     out.flush()
-
-
-def _say(options: argparse.Namespace) -> "Say":
-    return Say(options.no_progress)
 
 
 class Say:

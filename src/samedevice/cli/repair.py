@@ -198,7 +198,8 @@ class Repair:
             cause = next((p for p in made if p not in failed and same_call(p, problem)), None)
             if cause is None and not further:
                 continue
-            if cause is not None and fault(cause) == fault(problem):
+            another = cause is not None and cause.rule == problem.rule and cause.message != problem.message
+            if cause is not None and fault(cause) == fault(problem) and not another:
                 failed.append(cause)
             else:
                 self.known.add(identity(problem))  # it was hidden behind the other one

@@ -35,10 +35,27 @@ def render(outcome: Outcome) -> str:
                 "columnKind": "unicodeCodePoints",
                 "invocations": [_invocation(outcome)],
                 "results": [_result(d, names.index(d.rule)) for d in outcome.diagnostics],
+                **_fixed(outcome),
             }
         ],
     }
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _fixed(outcome: Outcome) -> dict[str, Any]:
+    """The problems that `check --fix` has taken out: no results any more, but worth knowing."""
+    if not outcome.fixed:
+        return {}
+    found = [
+        {
+            "ruleId": d.rule,
+            "message": {"text": _message(d)},
+            "locations": [_location(d.location)],
+            "fix": None if d.fix is None else d.fix.title,
+        }
+        for d in outcome.fixed
+    ]
+    return {"properties": {"fixed": found}}
 
 
 def _rule(name: str) -> dict[str, Any]:

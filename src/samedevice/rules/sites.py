@@ -164,7 +164,7 @@ class Site:
             ordered = [*own, *devices, *named, *rest, *modules, *literal]
         else:
             ordered = [*named, *devices, *own, *modules, *rest, *literal]
-        return list(dict.fromkeys(ordered))
+        return one_of_each(ordered)
 
     def _known(self, wanted: str | None) -> list[tuple[str, str]]:
         if self.names is None or wanted is None:
@@ -230,6 +230,19 @@ class Sites:
         source = None if location is None else self.source(location.path)
         node = None if source is None or location is None else source.node(location)
         return None if source is None or node is None else Site(source, node, self.names)
+
+
+def one_of_each(devices: list[str]) -> list[str]:
+    """The expressions without those that ask the same object again (`net.weight`, `net.bias`)."""
+    kept: dict[str, str] = {}
+    for text in devices:
+        owner = text
+        if text.startswith("next("):
+            owner = text[len("next(") :].partition(".parameters()")[0]
+        elif text.endswith(".device") and text.count(".") > 1:
+            owner = text.removesuffix(".device").rpartition(".")[0]
+        kept.setdefault(owner, text)
+    return list(kept.values())
 
 
 def parameters(scope: ast.AST) -> set[str]:
