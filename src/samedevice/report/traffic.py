@@ -95,26 +95,29 @@ def difference(before: dict[str, Any], after: dict[str, Any], *, width: int = 80
 
 
 def _places(before: dict[str, Any], after: dict[str, Any], width: int) -> list[str]:
-    """Places that came, went or changed, told by their source text: line numbers move."""
+    """Places that came, went or changed, told by their source text: lines and files get other names."""
 
-    def by_text(profile: dict[str, Any]) -> dict[tuple[str, ...], float]:
-        found: dict[tuple[str, ...], float] = {}
+    def by_text(profile: dict[str, Any]) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], str]]:
+        seconds: dict[tuple[str, str], float] = {}
+        where: dict[tuple[str, str], str] = {}
         for t in profile["traffic"]:
-            key = (t["what"], t["location"]["path"], t["expression"] or t["function"])
-            found[key] = found.get(key, 0.0) + t["seconds"]
-        return found
+            key = (t["what"], t["expression"] or t["function"])
+            seconds[key] = seconds.get(key, 0.0) + t["seconds"]
+            where.setdefault(key, t["location"]["path"])
+        return seconds, where
 
-    old, new = by_text(before), by_text(after)
+    (old, old_where), (new, new_where) = by_text(before), by_text(after)
     changes = [(new.get(key, 0.0) - old.get(key, 0.0), key) for key in {*old, *new}]
     changes = sorted((c for c in changes if abs(c[0]) > 1e-9), key=lambda c: (-abs(c[0]), c[1]))
     if not changes:
         return []
     lines = ["places"]
-    for change, (what, path, text) in changes[:20]:
-        mark = "gone" if (what, path, text) not in new else "new" if (what, path, text) not in old else ""
+    for change, key in changes[:20]:
+        what, text = key
+        mark = "gone" if key not in new else "new" if key not in old else ""
         head = f"  {'+' if change > 0 else '−'}{shown_time(abs(change))} {mark}"
-        tail = f"{_ROUTES.get(what, 'sync ' + what)} {path}: {text}"
-        lines.append(f"{head:<16} {tail}"[:width])
+        path = new_where.get(key) or old_where[key]
+        lines.append(f"{head:<16} {_ROUTES.get(what, 'sync ' + what)} {path}: {text}"[:width])
     if len(changes) > 20:
         lines.append(f"  … and {len(changes) - 20} more")
     return lines
