@@ -3,11 +3,10 @@
 import ast
 from typing import Any
 
-from samedevice.lint.devices import Dev, parse_device
+from samedevice.lint.devices import Dev, parse_device, same
 from samedevice.lint.run import Frame, Run
 from samedevice.lint.values import (
     NO_TAGS,
-    UNKNOWN,
     Const,
     Device,
     Event,
@@ -19,6 +18,10 @@ from samedevice.lint.values import (
     Tensor,
     Value,
 )
+from samedevice.torch_facts import api
+
+#: methods whose result is where their tensor is, as far as a fix needs to know
+FOLLOWING = api.SAME_RANK | api.AT_LEAST_ONE | api.REDUCTIONS
 
 
 class Operand:
@@ -205,23 +208,36 @@ def simple(
 
 
 def anchor(run: Run, found: Found, frame: Frame) -> str | None:
-    """An expression that gives the wanted device at the stray's birth (or at the meeting)."""
+    """An expression that gives the wanted device at the stray's birth: the nearest thing that is right."""
     stray = found.stray
     if stray is None or stray.tensor.birth is None or found.other is None:
         return None
-    birth = stray.tensor.birth
+    birth = stray.tensor.birth.site
     for alive in reversed(run.frames):
-        if (alive.func is None or not contains(alive.func.node, birth.site.node)) and not (
-            alive.func is None and birth.site.function == "<module>" and birth.site.file is alive.file
-        ):
+        if alive.file is not birth.file or alive.name != birth.function:
             continue
-        text = search(alive, found.wanted, birth.site.line)
-        if text is not None:
-            return text
-        other = found.other.node
-        if alive is frame and other is not None and stable(other, alive, birth.site.line):
-            return f"{ast.unparse(other)}.device"
-        return None
+        if alive.func is not None and not contains(alive.func.node, birth.node):
+            continue
+        text = search(alive, found.wanted, birth.line)
+        if text is None and alive is frame and found.other.node is not None:
+            leaf = followed(found.other.node, alive, birth.line)
+            text = f"{ast.unparse(leaf)}.device" if leaf is not None else None
+        return text or named_globally(alive, found.wanted, birth.line)
+    return None
+
+
+def followed(node: ast.AST, frame: Frame, line: int) -> ast.AST | None:
+    """The part of an operand that its device comes from, if it is a plain name bound before `line`."""
+    if stable(node, frame, line):
+        return node
+    if isinstance(node, ast.BinOp):
+        return followed(node.left, frame, line)
+    if isinstance(node, ast.UnaryOp):
+        return followed(node.operand, frame, line)
+    if isinstance(node, ast.Subscript):
+        return followed(node.value, frame, line)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FOLLOWING:
+        return followed(node.func.value, frame, line)
     return None
 
 
@@ -231,7 +247,7 @@ def device_at(run: Run, site: Site, wanted: Dev) -> str | None:
         if alive.file is not site.file or alive.name != site.function:
             continue
         if alive.func is None or contains(alive.func.node, site.node):
-            return search(alive, wanted, site.line)
+            return search(alive, wanted, site.line) or named_globally(alive, wanted, site.line)
     return None
 
 
@@ -242,44 +258,60 @@ def contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 
 def search(frame: Frame, wanted: Dev | None, line: int) -> str | None:
-    """A local name on the wanted device that is bound before `line`."""
-    from samedevice.lint.devices import same
-
+    """A local device, or the device of a local tensor, that is bound before `line`."""
     if wanted is None:
         return None
     parameters = arguments(frame)
-    best: str | None = None
-    names = dict(frame.module.env)
-    names.update(frame.locals)
-    for name, value in names.items():
-        if not isinstance(name, str) or name.startswith(("#", "nonlocal ")):
+    best: tuple[int, str] | None = None
+    for name, value in frame.locals.items():
+        if not isinstance(name, str) or not name.isidentifier():
             continue
-        local = name in frame.locals
-        if (
-            local
-            and frame.func is not None
-            and name not in parameters
-            and not bound_before(frame, name, line)
+        device = is_device(value, wanted)
+        if not device and not (
+            isinstance(value, Tensor) and value.dev is not None and same(value.dev, wanted)
         ):
             continue
-        if not local and frame.func is None:
-            continue
-        text = value.value if isinstance(value, Const) and isinstance(value.value, str) else None
-        dev = value.dev if isinstance(value, Device) else parse_device(text) if text is not None else None
-        if dev is not None and same(dev, wanted):
-            if frame.func is None and not bound_before(frame, name, line):
-                continue
+        lines = stores(frame, name)
+        if device and (bound_before(frame, name, line) or (name in parameters and not lines)):
             return name
-    for name in parameters:
-        value = frame.locals.get(name, UNKNOWN)
-        if (
-            isinstance(value, Tensor)
-            and value.dev is not None
-            and same(value.dev, wanted)
-            and rebound(frame, name) is False
-        ):
-            best = best or f"{name}.device"
-    return best
+        if device or frame.func is None:
+            continue
+        if name in parameters and not lines:
+            best = max(best or (0, ""), (line, f"{name}.device"))
+        elif name not in parameters and lines and max(lines) < line:
+            best = max(best or (0, ""), (max(lines), f"{name}.device"))
+    held = attribute_of_self(frame, wanted, parameters)
+    return held or (best[1] if best is not None else None)
+
+
+def attribute_of_self(frame: Frame, wanted: Dev, parameters: list[str]) -> str | None:
+    """`self.device` and the like."""
+    if not isinstance(frame.self_value, Instance) or "self" not in parameters:
+        return None
+    for name, value in frame.self_value.cells.items():
+        if isinstance(name, str) and name.isidentifier() and is_device(value, wanted):
+            return f"self.{name}"
+    return None
+
+
+def named_globally(frame: Frame, wanted: Dev | None, line: int) -> str | None:
+    """A device at the top of the file."""
+    if wanted is None or frame.func is None:
+        return None
+    for name, value in frame.module.env.items():
+        if is_device(value, wanted):
+            return name
+    return None
+
+
+def is_device(value: object, wanted: Dev) -> bool:
+    """Whether a value names the wanted device."""
+    if isinstance(value, Device):
+        return same(value.dev, wanted)
+    if isinstance(value, Const) and isinstance(value.value, str):
+        dev = parse_device(value.value)
+        return dev is not None and same(dev, wanted)
+    return False
 
 
 def arguments(frame: Frame) -> list[str]:

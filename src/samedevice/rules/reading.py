@@ -234,6 +234,9 @@ def move_created(meeting: Meeting) -> Fix | None:
     node, place, anchor = meeting.culprit.node, meeting.culprit, device_name(meeting)
     if anchor is None or not isinstance(node, ast.Call):
         return None
+    made = meeting.created.place.node if meeting.created is not None else None
+    if meeting.cause == "module-added-after-move" and made is not node:
+        return None
     return unsafe(
         f"Move it to `{anchor}`", *edits.method_call(path(place), place.text, node, f".to({anchor})")
     )
