@@ -130,6 +130,6 @@ def test_the_analysis_imports_neither_torch_nor_anything_slow() -> None:
         "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
