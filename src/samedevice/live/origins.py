@@ -33,6 +33,8 @@ STATE_METHODS = ("parameters", "named_parameters", "buffers", "named_buffers", "
 MODULE, MODULE_STATE = "nn.Module", "Module.parameters"
 _MOST_STEPS = 24
 _MOST_ORIGINS = 12
+#: expressions looked at for one crash; what needs more is not told by reading
+_MOST_EFFORT = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,9 @@ class Tracer(Resolver):
         return isinstance(value, (int, float, str, bool, type(None)))
 
     def _back(self, node: ast.expr, where: Where, stations: tuple[Station, ...]) -> Iterator[Origin]:
-        if len(stations) > _MOST_STEPS or self._elsewhere(node, where):
+        if len(stations) > _MOST_STEPS or self.effort > _MOST_EFFORT or self._elsewhere(node, where):
             return
+        self.effort += 1
         key = (id(node), where.file)
         if key in self._busy:
             return
@@ -291,7 +294,7 @@ class Tracer(Resolver):
             yield from self._back(node.value, where, stations)
 
     def _foreign(self, node: ast.Attribute) -> list[b.Binding]:
-        stores = [s for s in b.foreign_bindings(self.sources.files, node.attr) if not b.is_empty(s.value)]
+        stores = self.sources.foreign_stores(node.attr)
         return stores[:3]
 
     # -- calls -------------------------------------------------------------------------------------

@@ -41,11 +41,13 @@ class Resolver:
     Attributes:
         stray: device of the operand out of place: "cpu", "cuda:1", "meta".
         device_of: device of a live tensor.
+        effort: expressions looked at so far.
     """
 
     sources: Sources
     stray: str
     device_of: Callable[[Any], str | None]
+    effort: int = 0
     _busy: set[tuple[int, str]] = field(default_factory=set)
 
     def is_loader(self, iterable: ast.expr, where: Where) -> bool:

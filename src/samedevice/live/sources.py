@@ -2,7 +2,7 @@
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from samedevice.program.frames import ancestors, class_of, parent_of, tree_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: so many files of one program are looked at; the crash is explained from those on the stack first
-MOST_FILES = 60
+MOST_FILES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,50 @@ class Found:
 
     node: ast.AST
     file: str
+
+
+@dataclass(slots=True)
+class Index:
+    """What is looked up in a file again and again, found in one walk.
+
+    Attributes:
+        calls: by the last name of what is called.
+        writers: statements and calls that may store an attribute, by its name.
+    """
+
+    classes: list[ast.ClassDef] = field(default_factory=list)
+    calls: dict[str, list[ast.Call]] = field(default_factory=dict)
+    writers: dict[str, list[ast.AST]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: ast.AST | None) -> "Index":
+        """The index of a file's tree."""
+        index = cls()
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.ClassDef):
+                index.classes.append(node)
+            elif isinstance(node, ast.Call):
+                func = node.func
+                name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", None)
+                if name is not None:
+                    index.calls.setdefault(name, []).append(node)
+                for attribute in _written_by_call(node):
+                    index.writers.setdefault(attribute, []).append(node)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = {n.attr for t in targets for n in ast.walk(t) if isinstance(n, ast.Attribute)}
+                for attribute in names:
+                    index.writers.setdefault(attribute, []).append(node)
+        return index
+
+
+def _written_by_call(node: ast.Call) -> list[str]:
+    """Attributes that a call may store: `x.a.append(…)`, `register_buffer("a", …)`, `setattr(x, "a", …)`."""
+    func = node.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Attribute):
+        return [func.value.attr]
+    texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return texts[:1]
 
 
 @dataclass(slots=True)
@@ -34,6 +78,8 @@ class Sources:
     files: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     _imports: dict[str, dict[str, tuple[str, str | None]]] = field(default_factory=dict)
+    _indexes: dict[str, "Index"] = field(default_factory=dict)
+    _heirs: dict[int, list[Found]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, files: Iterable[str], roots: Iterable[str] = ()) -> "Sources":
@@ -195,27 +241,44 @@ class Sources:
         found = [
             store
             for current in family
-            for node in ast.walk(current.node)
+            for node in self._index(current.file).writers.get(name, ())
+            if is_inside(node, current.node)
             for store in b._stores(node, name, current.file, owner="self")
         ]
         full = [s for s in found if not b.is_empty(s.value)]
         return full or found
 
-    def heirs(self, owner: Found) -> list[Found]:
-        """Classes of the program derived from the class."""
-        assert isinstance(owner.node, ast.ClassDef)
+    def foreign_stores(self, name: str) -> list[b.Binding]:
+        """Where any code stores attribute `name` of any object, empty values left out."""
         return [
-            Found(node, file)
+            store
             for file in self.files
-            for node in self.classes(file)
-            if node is not owner.node and any(c.node is owner.node for c in self.lineage(Found(node, file)))
+            for node in self._index(file).writers.get(name, ())
+            for store in b._stores(node, name, file, owner=None)
+            if not b.is_empty(store.value)
         ]
 
-    def classes(self, file: str) -> Iterator[ast.ClassDef]:
-        tree = tree_of(file)
-        for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.ClassDef):
-                yield node
+    def heirs(self, owner: Found) -> list[Found]:
+        """Classes of the program derived from the class."""
+        if id(owner.node) not in self._heirs:
+            self._heirs[id(owner.node)] = [
+                Found(node, file)
+                for file in self.files
+                for node in self.classes(file)
+                if node is not owner.node
+                and node.bases
+                and any(c.node is owner.node for c in self.lineage(Found(node, file)))
+            ]
+        return self._heirs[id(owner.node)]
+
+    def classes(self, file: str) -> list[ast.ClassDef]:
+        """The classes that a file defines."""
+        return self._index(file).classes
+
+    def _index(self, file: str) -> Index:
+        if file not in self._indexes:
+            self._indexes[file] = Index.of(tree_of(file))
+        return self._indexes[file]
 
     def class_around(self, node: ast.AST, file: str) -> Found | None:
         """The class whose method contains the node."""
@@ -226,7 +289,13 @@ class Sources:
 
     def calls(self, *names: str) -> list[Found]:
         """Calls `name(…)` or `….name(…)` in all files, in their order."""
-        return [Found(node, file) for file, node in b.calls_of(set(names), self.files)]
+        wanted = dict.fromkeys(names)
+        return [
+            Found(node, file)
+            for file in self.files
+            for name in wanted
+            for node in self._index(file).calls.get(name, ())
+        ]
 
     def constructions(self, owner: Found) -> list[Found]:
         """Calls that make an instance of the class (or of a class derived from it)."""
