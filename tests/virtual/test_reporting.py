@@ -79,3 +79,28 @@ def test_warnings_of_torch_name_the_programs_line() -> None:
 
     assert turned.shape == (2,)
     assert {w.filename for w in caught} == {__file__}
+
+
+@pytest.mark.parametrize("part", ["build", "recognise"])
+def test_a_fault_of_the_diagnosis_hides_no_mismatch(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from samedevice.rules.device_mismatch import DeviceMismatch
+    from samedevice.rules.factory_without_device import FactoryWithoutDevice
+    from samedevice.virtual.diagnose import Diagnoser
+    from samedevice.virtual.scenes import SceneBuilder
+
+    def fails(*args: Any) -> Any:
+        raise ZeroDivisionError("of samedevice")
+
+    monkeypatch.delenv("SAMEDEVICE_DEBUG", raising=False)
+    owner: Any = SceneBuilder if part == "build" else FactoryWithoutDevice
+    monkeypatch.setattr(owner, part, fails)
+    diagnoser = Diagnoser()
+    with virtual_gpus(1, "report", diagnoser=diagnoser) as engine:
+        total = torch.ones(2, device="cuda") + torch.ones(2)
+    (diagnostic,) = diagnoser.diagnostics()
+
+    assert total.tolist() == [2, 2]
+    assert diagnostic.rule == DeviceMismatch.name
+    assert diagnostic.raised is not None
+    assert "at least two devices" in diagnostic.raised.message
+    assert any("ZeroDivisionError" in note for note in engine.session.notes)

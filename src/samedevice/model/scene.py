@@ -202,6 +202,7 @@ class ModuleFact:
     replica: bool = False  # one of DataParallel's replicas
     decision: Decision | None = None  # of the device of its last move
     never_moved: bool = False
+    moves_attributes: bool = False  # its class overrides `_apply`, so plain attributes may move with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,14 @@ def candidates(scene: Scene) -> tuple[Operand, ...]:
 
 
 def module_of(scene: Scene) -> ModuleFact | None:
-    """The module whose parameter or buffer is out of place."""
+    """The module whose parameter or buffer is out of place, or an attribute that would move with it."""
     culprit = scene.culprit
-    if culprit is None or culprit.holder not in STATE:
+    if culprit is None or culprit.module is None:
         return None
-    return culprit.module
+    if culprit.holder in STATE:
+        return culprit.module
+    moves_along = culprit.holder is Holder.ATTRIBUTE and culprit.holder_is_module
+    return culprit.module if moves_along and culprit.module.moves_attributes else None
 
 
 def last(steps: tuple[Step, ...]) -> Step | None:

@@ -1,5 +1,6 @@
 """From the mismatches of a run to its mistakes: each cause once, with a count, in the order of time."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType
@@ -9,6 +10,7 @@ from samedevice.model.diagnostic import Diagnostic, Location, Raised, TensorFact
 from samedevice.model.fix import Fix
 from samedevice.model.scene import Action, Holder, Kind, Operand, Scene, Step
 from samedevice.program.files import SKIP, START, USER, kind_of
+from samedevice.program.frames import user_frames
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Names, Sites
@@ -95,6 +97,21 @@ class Diagnoser:
     def _diagnose(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
         if len(self._seen) >= MOST_SCENES:
             return next(reversed(self._seen.values()))
+        try:
+            return self._understand(refusal, frame, engine)
+        except Exception as fault:
+            if os.environ.get("SAMEDEVICE_DEBUG"):
+                raise
+            # That CUDA refuses the call is certain whatever goes wrong with explaining it.
+            engine.session.note(
+                f"a mismatch could not be explained ({type(fault).__name__}: {fault}); please report this"
+            )
+            scene = _bare_scene(refusal, frame, engine.machine.count)
+            rule, recognition = recognise(self._rules[-1:], scene)
+            found = Mistake(diagnostic_of(rule, recognition, scene), ())
+            return Verdict(self.mistakes.setdefault((rule.name, _line(scene.raised)), found), None, False)
+
+    def _understand(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
         builder = SceneBuilder(refusal, frame, engine.session, engine.machine.count)
         scene = builder.build()
         rule, recognition = recognise(self._rules, scene)
@@ -152,6 +169,20 @@ def fixes_of(rule: Rule, found: Recognition, scene: Scene, sites: Sites) -> tupl
 def _users(path: str) -> bool:
     """Whether a file is the user's own."""
     return kind_of(path) == USER
+
+
+def _bare_scene(refusal: Refusal, frame: FrameType, gpus: int) -> Scene:
+    """Where and in which words CUDA refuses the call, and nothing else."""
+    users = user_frames(frame)
+    at = users[-1] if users else frame
+    return Scene(
+        kind=Kind.OPERANDS,
+        operator=at.f_code.co_name,
+        exception=refusal.exception.__name__,
+        message=refusal.message,
+        raised=Location(at.f_code.co_filename, at.f_lineno),
+        gpus=gpus,
+    )
 
 
 def _where_to(scene: Scene) -> int | None:

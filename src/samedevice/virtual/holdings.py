@@ -6,6 +6,8 @@ from functools import cached_property
 from types import FrameType
 from typing import Any
 
+import torch
+
 from samedevice.model.scene import Action, Holder, ModuleFact, Step
 from samedevice.program import bindings as b
 from samedevice.program.files import USER, kind_of
@@ -196,6 +198,7 @@ class Holdings:
             in_forward=self._forward_that_made(creation, created_module),
             replica=bool(instance_dict(module).get("_is_replica")),
             never_moved=not moves,
+            moves_attributes=type(module)._apply is not torch.nn.Module._apply,
         )
 
     def last_move(self, module: Any) -> ModuleMoved | None:
