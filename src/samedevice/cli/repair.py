@@ -184,6 +184,9 @@ class Repair:
             why = after.ended or after.complaint
             return [], f"the program fails with it ({why})" if why else "the program fails with it"
         assert before.outcome is not None
+        unexplained = [n for n in after.outcome.notes if "could not be explained" in n]
+        if any(note not in before.outcome.notes for note in unexplained):
+            return [], "it brings a mismatch that could not be explained"
         had = Counter(map(identity, before.outcome.diagnostics))
         has = Counter(map(identity, after.outcome.diagnostics))
         failed = [

@@ -39,7 +39,8 @@ class BareCudaInMultiGpu(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: follow a device that is right, or set the current GPU once per process.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Follow a device that is right, or set the current GPU once per process.
     """
 
     name = "bare-cuda-in-multi-gpu"

@@ -75,7 +75,8 @@ class CachedOnFirstDevice(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the cache needs the device in its key, a test of it, or to be a buffer.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The cache needs the device in its key, a test of it, or to be a buffer.
     """
 
     name = "cached-on-first-device"

@@ -63,7 +63,8 @@ class CarriedState(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: whether the state becomes a buffer, is reset after the move or is made at the
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Whether the state becomes a buffer, is reset after the move or is made at the
     first input is for the author to say.
     """
 

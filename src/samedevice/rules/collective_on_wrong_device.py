@@ -45,7 +45,8 @@ class CollectiveOnWrongDevice(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the tensor belongs on the GPU of its rank.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The tensor belongs on the GPU of its rank.
     """
 
     name = "collective-on-wrong-device"

@@ -62,7 +62,8 @@ class CopyLeftBehind(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the copy goes behind the move, or the update crosses the devices.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The copy goes behind the move, or the update crosses the devices.
     """
 
     name = "copy-left-behind"

@@ -45,7 +45,8 @@ class CrossGpuOperands(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the tensor is needed on the device of its partner (`output.device`).
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The tensor is needed on the device of its partner (`output.device`).
     """
 
     name = "cross-gpu-operands"

@@ -44,7 +44,8 @@ class DeviceChosenTwice(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: one of the choices has to go.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    One of the choices has to go.
     """
 
     name = "device-chosen-twice"

@@ -40,7 +40,7 @@ class DeviceMismatch(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
     """
 
     name = "device-mismatch"

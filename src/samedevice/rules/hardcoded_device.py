@@ -43,7 +43,8 @@ class HardcodedDevice(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: which device is meant is for the author to say.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Which device is meant is for the author to say.
     """
 
     name = "hardcoded-device"

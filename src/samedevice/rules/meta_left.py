@@ -58,7 +58,8 @@ class MetaLeft(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: what was not in the checkpoint has to be computed again on a real device.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    What was not in the checkpoint has to be computed again on a real device.
     """
 
     name = "meta-left"

@@ -40,7 +40,8 @@ class ModuleAddedAfterMove(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: either the move goes behind the addition, or the new module is made on the
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Either the move goes behind the addition, or the new module is made on the
     model's device.
     """
 

@@ -55,7 +55,8 @@ class ModuleBuiltInForward(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the module has to move to `__init__`, and training changes with it.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The module has to move to `__init__`, and training changes with it.
     """
 
     name = "module-built-in-forward"

@@ -51,7 +51,8 @@ class MovedBehindYourBack(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the helper has to copy instead of moving, or the caller moves the model back.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The helper has to copy instead of moving, or the caller moves the model back.
     """
 
     name = "moved-behind-your-back"

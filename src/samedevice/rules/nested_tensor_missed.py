@@ -44,7 +44,8 @@ class NestedTensorMissed(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: which fields belong on the GPU is for the author to say.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Which fields belong on the GPU is for the author to say.
     """
 
     name = "nested-tensor-missed"

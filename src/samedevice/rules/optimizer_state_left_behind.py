@@ -45,7 +45,8 @@ class OptimizerStateLeftBehind(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: the order of the move and of what allocates the state has to change.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    The order of the move and of what allocates the state has to change.
     """
 
     name = "optimizer-state-left-behind"

@@ -56,7 +56,8 @@ class StaleAlias(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: keep the buffers' names, or look the buffers up when they are used.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Keep the buffers' names, or look the buffers up when they are used.
     """
 
     name = "stale-alias"

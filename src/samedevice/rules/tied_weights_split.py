@@ -47,7 +47,8 @@ class TiedWeightsSplit(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: keep tied modules on one GPU.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Keep tied modules on one GPU.
     """
 
     name = "tied-weights-split"

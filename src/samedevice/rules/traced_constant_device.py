@@ -55,7 +55,8 @@ class TracedConstantDevice(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: trace on the device where the model will run, or script the model.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Trace on the device where the model will run, or script the model.
     """
 
     name = "traced-constant-device"

@@ -56,7 +56,8 @@ class UnreplicatedAttribute(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: register it as a parameter if it is trained, else as a buffer.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Register it as a parameter if it is trained, else as a buffer.
     """
 
     name = "unreplicated-attribute"
