@@ -40,6 +40,12 @@ def install(*, language: str | None = None, traced: bool = False) -> None:
     sys.excepthook = _excepthook
     threading.excepthook = _threading_hook
     sys.unraisablehook = _unraisable_hook
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        # IPython shows tracebacks itself; no exception of a cell reaches the hooks.
+        from samedevice.notebook import load_ipython_extension
+
+        load_ipython_extension(shell)
 
 
 def uninstall() -> None:

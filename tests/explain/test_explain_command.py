@@ -160,3 +160,31 @@ print([n for n in ("torch", "rich", "executing", "jinja2", "numpy") if n in sys.
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stderr == "[]\n"
+
+
+def test_sources_give_the_line_of_the_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("model.py").write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = torch.ones(3)\n\n    def forward(self, x):\n        return x * self.scale\n",
+        encoding="utf-8",
+    )
+    Path("train.py").write_text(
+        'from model import Net\nimport torch\n\nnet = Net().to("cuda")\nnet(torch.rand(2, 3).to("cuda"))\n',
+        encoding="utf-8",
+    )
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "/elsewhere/job/train.py", line 5, in <module>\n    net(torch.rand(2, 3).to("cuda"))\n'
+        '  File "/elsewhere/job/model.py", line 10, in forward\n    return x * self.scale\n'
+        f"RuntimeError: {PAIR}\n"
+    )
+    Path("job.log").write_text(log, encoding="utf-8")
+
+    assert explain("--root", ".", "--format", "json", "job.log") == 1
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert (found["rule"], found["confidence"]) == ("unregistered-tensor", "likely")
+    assert (Path(found["location"]["path"]).name, found["location"]["line"]) == ("model.py", 7)
+    assert (Path(found["raised"]["path"]).name, found["raised"]["line"]) == ("model.py", 10)
+
+    assert explain("--root", ".", "--no-sources", "job.log") == 1
+    assert "usual causes" in capsys.readouterr().out

@@ -19,7 +19,11 @@ def hooks(folder: Path, **environment: str) -> str:
     )
     keep = {k: v for k, v in os.environ.items() if k != "SAMEDEVICE"}
     done = subprocess.run(
-        [sys.executable, "-c", script], env={**keep, **environment}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env={**keep, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return done.stdout.strip()

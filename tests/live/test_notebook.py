@@ -35,6 +35,7 @@ CELLS = [
     "%samedevice explain indices should be either on cpu or on the same device as the indexed tensor (cpu)",
     "%unload_ext samedevice\n%load_ext samedevice\n%unload_ext samedevice",
     "print('%s' % ('samedevice' in get_ipython().magics_manager.magics['cell']))",
+    "import samedevice; samedevice.install()\nprint('%s' % ('samedevice' in get_ipython().magics_manager.magics['cell']))",
 ]
 
 
@@ -90,3 +91,7 @@ def test_a_message_is_explained(outputs: list) -> None:
 
 def test_unloading_takes_everything_back(outputs: list) -> None:
     assert outputs[11][0]["text"] == "False\n"
+
+
+def test_install_in_a_notebook_loads_the_extension(outputs: list) -> None:
+    assert outputs[12][0]["text"] == "True\n"

@@ -3,8 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samedevice.cli import Parser
@@ -13,7 +13,7 @@ from samedevice.live.answer import catalogue_diagnostic
 from samedevice.live.found import FoundError
 from samedevice.live.search import find_errors
 from samedevice.live.sentences import language_from, say
-from samedevice.model.diagnostic import Diagnostic
+from samedevice.model.diagnostic import Confidence, Diagnostic, Location, Raised, Severity
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.report import FORMATS, render
@@ -140,16 +140,56 @@ def _stories(errors: Sequence[FoundError], roots: Sequence[str], options: argpar
 
     stories = []
     for error in errors:
-        at_hand = bool(find_files(error.frames, roots))
+        files = find_files(error.frames, roots)
         try:
-            stories.append(Story(explain_found(error, roots) if at_hand else None, at_hand))
+            found = explain_found(error, roots) if files else None
+            stories.append(Story(_with_lint(found, error, files) if files else None, bool(files)))
         except Exception as fault:
             print(
                 f"samedevice: the sources could not be read ({type(fault).__name__}: {fault})",
                 file=sys.stderr,
             )
-            stories.append(Story(None, at_hand))
+            stories.append(Story(None, bool(files)))
     return stories
+
+
+def _with_lint(found: Diagnostic | None, error: FoundError, files: Mapping[str, str]) -> Diagnostic | None:
+    """The story, with what the device-flow analysis says of the same sources.
+
+    Where both name the same line, it is the likely cause; where reading the traceback told nothing, a
+    problem whose story ends on the failing line does.
+    """
+    place = error.place
+    if place is None or place.path not in files:
+        return found
+    if found is not None and found.confidence is not Confidence.POSSIBLE:
+        return found
+    from samedevice.lint.engine_api import SourceFile, lint_files
+
+    sources = [
+        SourceFile(path, Path(path).read_text(encoding="utf-8")) for path in dict.fromkeys(files.values())
+    ]
+    try:
+        problems = lint_files(sources)
+    except (SyntaxError, ValueError, RecursionError, OSError):
+        return found
+    if found is not None:
+        agrees = any(_same_line(p.location, found.location) for p in problems)
+        return replace(found, confidence=Confidence.LIKELY) if agrees else found
+    failing = Location(files[place.path], place.line)
+    for problem in problems:
+        if problem.severity is Severity.ERROR and any(
+            _same_line(e.location, failing) for e in problem.evidence[-1:]
+        ):
+            raised = Raised(failing, error.exception or "RuntimeError", error.match.text, error.count)
+            return replace(
+                problem, confidence=Confidence.LIKELY, raised=raised, count=error.count, ranks=error.ranks
+            )
+    return None
+
+
+def _same_line(one: Location, other: Location) -> bool:
+    return one.line == other.line and Path(one.path).resolve() == Path(other.path).resolve()
 
 
 def _diagnostics(
