@@ -25,11 +25,12 @@ def run_module(run: Run, module: Module) -> None:
     run.frames.append(frame)
     default, trail = run.default, run.trail
     try:
-        if main:
+        if run.loads and main:
             exec_block(run, tree.body, frame)
         else:
-            # A branch that imports first is not the only one that has imported.
-            run.trail = Trail()
+            if not main:
+                # A branch that imports first is not the only one that has imported.
+                run.trail = Trail()
             for statement in tree.body:
                 if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     # Most of what a file defines is not asked for.
@@ -50,13 +51,15 @@ def analyse(file: SourceFile, project: Project, selected: Callable[[str], bool])
     module.state = "ready"
     run.modules[module.name] = module
     run.loads = is_script(file.parsed())
+    from samedevice.lint import entries
+
+    if not run.loads and not entries.trigger_lines(file.text):
+        return FileResult([])
     try:
         run_module(run, module)
     except (Exhausted, RecursionError):
         run.frames.clear()
         run.active.clear()
-    from samedevice.lint import entries
-
     run.loads = False
     entries.look_at_the_rest(run, module)
     if not run.meetings:

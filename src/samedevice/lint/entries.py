@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 
-from samedevice.lint import calls, classes, modules
+from samedevice.lint import calls, classes, loading, modules
 from samedevice.lint.devices import Dev, symbol
 from samedevice.lint.run import Exhausted, Frame, Run
 from samedevice.lint.state import leaves
@@ -109,15 +109,27 @@ def look_at_the_rest(run: Run, module: Module) -> None:
                 continue
             if not goes_elsewhere(run, statement):
                 continue
-            value = module.env.get(statement.name)
+            value = defined(run, module, statement.name)
             if isinstance(value, Func) and value.node is statement:
                 spent -= guarded(run, partial(function_entry, run, value))
         elif isinstance(statement, ast.ClassDef):
             if not touches(lines, statement):
                 continue
-            cls = module.env.get(statement.name)
+            cls = defined(run, module, statement.name)
             if isinstance(cls, Class) and cls.node is statement:
                 spent -= class_entry(run, cls, lines)
+
+
+def defined(run: Run, module: Module, name: str) -> Value | None:
+    """What a name of the file is bound to, made now if nobody has asked for it yet."""
+    value = module.env.get(name)
+    if value is None:
+        return None
+    run.limit = max(run.limit, BUDGET)
+    try:
+        return loading.force(run, value, module.env, name)
+    except (Exhausted, RecursionError):
+        return None
 
 
 def trigger_lines(text: str) -> list[int]:
