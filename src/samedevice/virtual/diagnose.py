@@ -63,6 +63,7 @@ class Diagnoser:
         #: work out fixes; None looks at no sources for them
         self.editable: Callable[[str], bool] = _users
         self._seen: dict[Key, Verdict] = {}
+        self._blamed: set[int] = set()
         self._rules = sorted(all_rules().values(), key=lambda r: -r.specificity)
 
     @property
@@ -112,11 +113,13 @@ class Diagnoser:
             return Verdict(self.mistakes.setdefault((rule.name, _line(scene.raised)), found), None, False)
 
     def _understand(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> Verdict:
-        builder = SceneBuilder(refusal, frame, engine.session, engine.machine.count)
+        builder = SceneBuilder(refusal, frame, engine.session, engine.machine.count, self._blamed)
         scene = builder.build()
         rule, recognition = recognise(self._rules, scene)
         mistake = self._mistake(rule, recognition, scene, Surroundings(builder.users).names)
         culprit = scene.culprit
+        if culprit is not None and culprit.provenance:
+            self._blamed.add(culprit.provenance[-1].order)
         relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
         return Verdict(mistake, _where_to(scene), relocate)
 

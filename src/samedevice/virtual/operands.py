@@ -1,6 +1,7 @@
 """Tensors of a failing call as `Operand`s: what the user wrote, who holds them, how they came to be."""
 
 import ast
+from collections.abc import Set
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -31,10 +32,17 @@ STATE = (Holder.PARAMETER, Holder.BUFFER, Holder.OPTIMIZER_STATE)
 
 
 class OperandReader:
-    """Reads the operands of one failing call."""
+    """Reads the operands of one failing call; `blamed`: births that earlier mistakes went back to."""
 
-    def __init__(self, holdings: Holdings, call: ast.AST | None, frame: FrameType | None) -> None:
+    def __init__(
+        self,
+        holdings: Holdings,
+        call: ast.AST | None,
+        frame: FrameType | None,
+        blamed: Set[int] = frozenset(),
+    ) -> None:
         self.holdings = holdings
+        self.blamed = blamed
         self.written = WrittenCall(holdings, call, frame)
         self.placements = Placements(holdings)
 
@@ -63,8 +71,8 @@ class OperandReader:
         return next(iter(same or seats), None)
 
     def _root(self, birth: Birth) -> Operand | None:
-        """The most telling root of a derived tensor."""
-        best: tuple[int, Birth, Seat | None] | None = None
+        """The most telling root of a derived tensor; one that was blamed already explains nothing new."""
+        best: tuple[tuple[bool, bool, int], Birth, Seat | None] | None = None
         for root in birth.parents:
             if root.device != birth.device:
                 continue
@@ -78,8 +86,10 @@ class OperandReader:
                 score = 2
             else:
                 score = 3
-            if best is None or score < best[0]:
-                best = (score, root, seat)
+            scalar = seat is not None and seat.value.dim() == 0
+            key = (root.seq in self.blamed, scalar, score)
+            if best is None or key < best[0]:
+                best = (key, root, seat)
         if best is None:
             return None
         _, root, seat = best

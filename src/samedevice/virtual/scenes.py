@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from collections.abc import Set
 from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
@@ -58,7 +59,15 @@ def kind_of_refusal(refusal: Refusal) -> Kind:
 class SceneBuilder:
     """Builds the scene of one refusal while everything is alive."""
 
-    def __init__(self, refusal: Refusal, frame: FrameType, session: Session, gpus: int) -> None:
+    def __init__(
+        self,
+        refusal: Refusal,
+        frame: FrameType,
+        session: Session,
+        gpus: int,
+        blamed: Set[int] = frozenset(),
+    ) -> None:
+        self.blamed = blamed
         self.refusal = refusal
         self.session = session
         self.gpus = gpus
@@ -73,7 +82,7 @@ class SceneBuilder:
     def build(self) -> Scene:
         """The scene."""
         refusal = self.refusal
-        reader = OperandReader(self.holdings, self.spot.node, self.frame)
+        reader = OperandReader(self.holdings, self.spot.node, self.frame, self.blamed)
         count = len(refusal.operands)
         operands = tuple(
             reader.read(name, tensor, device, i, count)
