@@ -8,12 +8,13 @@ from typing import Any
 from samedevice.lint import classes, contexts, exprs, iteration, loading, narrowing, operators, tensors
 from samedevice.lint.conditions import data_decides, truth
 from samedevice.lint.run import Exhausted, Frame, Run
-from samedevice.lint.state import Changes, join, options
+from samedevice.lint.state import Changes, assemble, join, options
 from samedevice.lint.values import (
     NONE,
     NUM,
     REST,
     UNKNOWN,
+    Alts,
     Const,
     Dict,
     Func,
@@ -140,6 +141,15 @@ def unpack(run: Run, targets: list[ast.expr], value: Value, frame: Frame, statem
         for target, item in zip(targets[starred + 1 :], value.items[len(value.items) - tail :], strict=False):
             assign(run, target, item, frame, statement)
         return
+    if isinstance(value, Alts) and starred is None:
+        fitting = [
+            o for o in value.options if isinstance(o, Seq) and o.rest is None and len(o.items) == len(targets)
+        ]
+        if len(fitting) == len(value.options):
+            for index, target in enumerate(targets):
+                found = [(o.items[index], t) for o, t in zip(fitting, value.tags, strict=True)]
+                assign(run, target, assemble(found), frame, statement)
+            return
     known, rest = iteration.items_of(run, value, statement, frame)
     for index, target in enumerate(targets):
         if rest is None and known and starred is None and index < len(known):

@@ -198,7 +198,7 @@ def alike(a: Value, b: Value) -> bool:
         return True
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dev is not None and b.dev is not None:
         return same(a.dev, b.dev) and a.held is b.held
-    return isinstance(a, Unknown) and isinstance(b, Unknown)
+    return (isinstance(a, Unknown) and isinstance(b, Unknown)) or same_shape(a, b)
 
 
 def join_pair(a: Value, b: Value, exact: bool) -> Value:
@@ -219,6 +219,9 @@ def join_pair(a: Value, b: Value, exact: bool) -> Value:
         return join_tensors(a, b, exact)
     if isinstance(a, Unknown) and isinstance(b, Unknown):
         return Unknown()
+    if same_shape(a, b):
+        assert isinstance(a, Seq) and isinstance(b, Seq)
+        return Seq("tuple", tuple(join(x, y, exact) for x, y in zip(a.items, b.items, strict=True)))
     if exact:
         return Alts((a, b))
     if isinstance(a, Const) and a.value is None:
@@ -226,6 +229,18 @@ def join_pair(a: Value, b: Value, exact: bool) -> Value:
     if isinstance(b, Const) and b.value is None:
         return Alts((b, a)) if not isinstance(a, Tensor) else Alts((b, unsure(a)))
     return Unknown()
+
+
+def same_shape(a: Value, b: Value) -> bool:
+    """Whether two values are tuples of as many known items, which can be joined item by item."""
+    return (
+        isinstance(a, Seq)
+        and isinstance(b, Seq)
+        and a.kind == b.kind == "tuple"
+        and a.rest is None
+        and b.rest is None
+        and len(a.items) == len(b.items)
+    )
 
 
 def unsure(tensor: Tensor) -> Tensor:

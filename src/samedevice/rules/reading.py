@@ -70,7 +70,7 @@ def evidence(meeting: Meeting) -> tuple[Evidence, ...]:
         met = f"{meeting.wanted} is needed here"
     else:
         met = f"`{meeting.stray}` is on {meeting.device} here"
-    if meeting.cause != "discarded-move":
+    if (meeting.cause != "discarded-move" and meeting.stray != "the tensor") or meeting.wanted is not None:
         steps.append(Evidence(meeting.met.location, met))
     return tuple(steps)
 
