@@ -8,6 +8,7 @@ printed. Exit status 1 when anything failed.
 """
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import sysconfig
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -148,6 +150,31 @@ def nest(data: bytes, chance: random.Random, pool: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
+def graft(data: bytes, chance: random.Random, pool: list[bytes]) -> bytes:
+    """Expressions and statements exchanged within a file and with another: always Python, rarely sense."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree, other = ast.parse(data), ast.parse(chance.choice(pool))
+    except (SyntaxError, ValueError, RecursionError):
+        return data
+    donors = [node for node in (*ast.walk(tree), *ast.walk(other)) if isinstance(node, ast.expr)]
+    values = [node for node in donors if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
+    known = set(values)
+    statements = [node for node in ast.walk(other) if isinstance(node, ast.stmt)]
+    nodes = list(ast.walk(tree))
+    for node in chance.sample(nodes, k=min(40, len(nodes))):
+        for name, field in ast.iter_fields(node):
+            if isinstance(field, ast.expr) and field in known and chance.random() < 0.5:
+                setattr(node, name, chance.choice(values))
+            elif name == "body" and isinstance(field, list) and statements:
+                field.insert(chance.randrange(len(field) + 1), chance.choice(statements))
+    try:
+        return ast.unparse(tree).encode("utf-8", "surrogatepass")
+    except (RecursionError, ValueError, AttributeError, TypeError):
+        return data  # a graft that has no text
+
+
 MUTATORS: list[Callable[[bytes, random.Random, list[bytes]], bytes]] = [
     insert_token, insert_token, delete_span, flip_byte, repeat_span, swap_lines, splice, splice, rename, rename,
     indent, recode, nest,
@@ -158,8 +185,11 @@ def mutants(pool: list[bytes], chance: random.Random, count: int) -> Iterator[tu
     """(name, contents) of mutated files, one in eight a notebook."""
     for number in range(count):
         data = chance.choice(pool)
-        for _ in range(chance.choice([1, 1, 2, 3, 6])):
-            data = chance.choice(MUTATORS)(data, chance, pool)
+        if number % 2:
+            data = graft(data, chance, pool)
+        else:
+            for _ in range(chance.choice([1, 1, 2, 3, 6])):
+                data = chance.choice(MUTATORS)(data, chance, pool)
         if number % 8:
             yield f"m{number}.py", data
         else:
@@ -183,8 +213,8 @@ def as_notebook(data: bytes, chance: random.Random, pool: list[bytes]) -> bytes:
     return flip_byte(text, chance, pool) if chance.random() < 0.2 else text
 
 
-def examine(name: str, data: bytes) -> int:
-    """Lint one file, then make all of its fixes; returns the number of diagnostics."""
+def examine(name: str, data: bytes) -> tuple[int, bool]:
+    """Lint one file, then make all of its fixes: the number of diagnostics, and whether it was Python."""
     workspace = Workspace(lambda rule: True, overlay={name: data})
     found = workspace.examine(name)
     fixes = [one.fix for one in found.diagnostics if one.fix is not None]
@@ -193,7 +223,7 @@ def examine(name: str, data: bytes) -> int:
         for path, new in done.contents.items():
             if not path.endswith(".ipynb") and not found.broken:
                 compile(decode(new).text, path, "exec", 0x400)
-    return len(found.diagnostics)
+    return len(found.diagnostics), not found.broken
 
 
 def main() -> int:
@@ -215,14 +245,15 @@ def main() -> int:
 
     signal.signal(signal.SIGALRM, too_long)
     kept = Path(tempfile.mkdtemp(prefix="fuzz-lint-"))
-    failures = diagnostics = 0
+    failures = diagnostics = python = 0
     slowest = (0.0, "")
     began = time.perf_counter()
     for name, data in mutants(pool, chance, options.count):
         start = time.perf_counter()
         signal.setitimer(signal.ITIMER_REAL, options.limit)
         try:
-            diagnostics += examine(name, data)
+            count, valid = examine(name, data)
+            diagnostics, python = diagnostics + count, python + valid
         except DecodingError:
             raise
         except Exception as error:  # whatever it is, it is the finding
@@ -237,7 +268,7 @@ def main() -> int:
         slowest = max(slowest, (time.perf_counter() - start, name))
     seconds = time.perf_counter() - began
     print(
-        f"{options.count} files, {failures} failures, {diagnostics} diagnostics, "
+        f"{options.count} files, {failures} failures, {python} were Python, {diagnostics} diagnostics, "
         f"{seconds:.1f} s, slowest {slowest[0]:.2f} s ({slowest[1]})"
     )
     return 1 if failures else 0
