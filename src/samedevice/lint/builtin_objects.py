@@ -65,6 +65,42 @@ def construct(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fr
     return None
 
 
+def distribution(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
+    """`torch.distributions.<name>(...)`: samples are where the parameters are."""
+    made = Instance(None, "torch.distributions", run.event("created", node, frame, name))
+    made.cells["#tensors"] = tuple(
+        t for a in (*args, *kwargs.values()) for o in options(a) if (t := tensor_of(o)) is not None
+    )
+    return made
+
+
+def distribution_method(
+    run: Run, owner: Instance, name: str, args: Args, node: ast.AST, frame: Frame
+) -> Value:
+    """`sample`, `log_prob` and the like."""
+    held: tuple[Tensor, ...] = owner.cells.get("#tensors") or ()
+    known = [t for t in held if t.dev is not None and not t.dev.is_cpu] or list(held)
+    if not known or name not in (
+        "sample",
+        "rsample",
+        "log_prob",
+        "entropy",
+        "cdf",
+        "icdf",
+        "mean",
+        "stddev",
+        "variance",
+        "mode",
+        "probs",
+        "logits",
+    ):
+        return Unknown()
+    result = known[0].derive(-1)
+    if name in ("sample", "rsample"):
+        result.batch = None
+    return result
+
+
 def optimizer(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
     """`torch.optim.<name>(params, ...)`."""
     instance = Instance(None, "torch.optim." + name, run.event("created", node, frame, name))
@@ -111,6 +147,12 @@ def get_attribute(run: Run, owner: Instance, name: str) -> Value | None:
         return None
     if kind == "torch.utils.data.TensorDataset" and name == "tensors":
         return Seq("tuple", tuple(owner.cells.get("#tensors", ())))
+    if kind == "torch.distributions":
+        return (
+            Method(owner, name)
+            if name not in ("mean", "stddev", "variance", "mode", "probs", "logits")
+            else Unknown(name)
+        )
     if kind == "torch.Generator" and name == "device":
         device: Value = owner.cells.get("#device", UNKNOWN)
         return device
@@ -142,6 +184,8 @@ def call_method(
         return module_methods.call(run, owner, name, args, kwargs, node, frame)
     if kind.startswith("torch.optim."):
         return optimizer_method(run, owner, name, args, node, frame)
+    if kind == "torch.distributions":
+        return distribution_method(run, owner, name, args, node, frame)
     if kind == "torch.Generator":
         return owner if name == "manual_seed" else NUM
     if kind == "torch.autograd.ctx":

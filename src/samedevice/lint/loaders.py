@@ -27,6 +27,7 @@ from samedevice.lint.values import (
     Unknown,
     Value,
 )
+from samedevice.source.edits import Text
 
 LOADER = "torch.utils.data.DataLoader"
 
@@ -164,7 +165,8 @@ def batch_of(run: Run, loader: Instance, node: ast.AST, frame: Frame) -> Value:
     elif isinstance(single, Const) and single.value is None:
         batch = sample
     else:
-        batch = default_collate(run, sample, node, frame, flag(given, "pin_memory"))
+        host = flag(given, "pin_memory") or host_only(dataset)
+        batch = default_collate(run, sample, node, frame, host)
     pin = given.get("pin_memory")
     if isinstance(pin, Const) and pin.value is True:
         for tensor in leaves(batch):
@@ -183,6 +185,25 @@ def batch_of(run: Run, loader: Instance, node: ast.AST, frame: Frame) -> Value:
     forked(run, given, sample, loader, node, frame)
     event = run.event("batch", node, frame, extra=loader)
     return mark(batch, event)
+
+
+def host_only(dataset: Value) -> bool:
+    """Whether a dataset of the program names no device: what it reads, from wherever, comes on the CPU."""
+    if isinstance(dataset, Instance) and dataset.builtin in (
+        "torch.utils.data.Subset",
+        "torch.utils.data.ConcatDataset",
+    ):
+        return host_only(dataset.cells.get("#dataset", UNKNOWN))
+    if not isinstance(dataset, Instance) or dataset.cls is None:
+        return False
+    for cls in dataset.cls.mro:
+        starts = Text.of(cls.file.text).lines
+        end = cls.node.end_lineno or cls.node.lineno
+        text = cls.file.text[starts[cls.node.lineno - 1] : starts[end] if end < len(starts) else None]
+        if "cuda" in text or "device" in text or "gpu" in text.lower() or ".to(" in text:
+            return False
+    held = [v for v in dataset.cells.values() if isinstance(v, Tensor | Seq | Dict)]
+    return all(t.dev is not None and t.dev.is_cpu for v in held for t in leaves(v))
 
 
 def forked(

@@ -13,6 +13,7 @@ from samedevice.lint.values import (
     Device,
     Dict,
     Func,
+    Instance,
     Num,
     Param,
     Seq,
@@ -219,6 +220,12 @@ def join_pair(a: Value, b: Value, exact: bool) -> Value:
         return join_tensors(a, b, exact)
     if isinstance(a, Unknown) and isinstance(b, Unknown):
         return Unknown()
+    if (
+        isinstance(a, Instance)
+        and isinstance(b, Instance)
+        and a.builtin == b.builtin == "torchvision.datasets"
+    ):
+        return a
     if same_shape(a, b):
         assert isinstance(a, Seq) and isinstance(b, Seq)
         return Seq("tuple", tuple(join(x, y, exact) for x, y in zip(a.items, b.items, strict=True)))

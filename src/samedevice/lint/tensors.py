@@ -309,6 +309,8 @@ def index(run: Run, owner: Tensor | Param, key: Value, node: ast.Subscript, fram
     for part, part_node in zip(keys, nodes, strict=True):
         for option in options(part):
             tensor = tensor_of(option)
+            if isinstance(option, Array) or (isinstance(option, Seq) and part is not key):
+                fancy = True
             if tensor is None:
                 continue
             if tensor.rank != 0:

@@ -55,6 +55,8 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
         return functional(run, name[14:], args, kwargs, node, frame)
     if name.startswith("nn.utils.rnn."):
         return recurrent_tool(run, name[13:], args, kwargs, node, frame)
+    if name.startswith("distributions.") and name.rpartition(".")[2][:1].isupper():
+        return builtin_objects.distribution(run, name, args, kwargs, node, frame)
     if name.startswith("nn.init."):
         return args[0] if args else Unknown()
     if name.startswith("nn.") and name[3:] in MODULE_CLASSES:
