@@ -55,11 +55,6 @@ def evaluate(run: Run, node: ast.AST, frame: Frame) -> Value:
     return UNKNOWN if handler is None else handler(run, node, frame)
 
 
-def as_load(target: ast.expr) -> ast.expr:
-    """The target of an augmented assignment, to be read."""
-    return target
-
-
 def eval_constant(run: Run, node: ast.Constant, frame: Frame) -> Value:
     if node.value is None:
         return NONE

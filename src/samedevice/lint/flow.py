@@ -74,7 +74,7 @@ def exec_annassign(run: Run, node: ast.AnnAssign, frame: Frame) -> int:
 
 
 def exec_augassign(run: Run, node: ast.AugAssign, frame: Frame) -> int:
-    load = exprs.as_load(node.target)
+    load = node.target
     left = exprs.evaluate(run, load, frame)
     right = exprs.evaluate(run, node.value, frame)
     value = operators.binary(run, node, left, right, load, node.value, frame, in_place=True)
@@ -301,8 +301,6 @@ def exec_for(run: Run, node: ast.For | ast.AsyncFor, frame: Frame) -> int:
         else:
             for round_ in range(2):
                 item = known[round_] if round_ < len(known) else (rest if rest is not None else known[-1])
-                if round_ and rest is not None and not known:
-                    item = iteration.again(run, iterable, node, frame, item)
                 signal = one_round(run, node, item, frame)
                 if signal in (BREAK, RETURN, RAISE):
                     break
@@ -341,8 +339,6 @@ def exec_while(run: Run, node: ast.While, frame: Frame) -> int:
 
 def exec_return(run: Run, node: ast.Return, frame: Frame) -> int:
     value = NONE if node.value is None else exprs.evaluate(run, node.value, frame)
-    if isinstance(value, Tensor) and node.value is not None and value.held is None:
-        value.expr = value.expr or None
     frame.returns.append((value, frame.config == 0))
     return RETURN
 

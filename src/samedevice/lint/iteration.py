@@ -62,11 +62,6 @@ def items_of(run: Run, value: Value, node: ast.AST, frame: Frame) -> Items:
     return (), Unknown()
 
 
-def again(run: Run, value: Value, node: ast.AST, frame: Frame, item: Value) -> Value:
-    """The item of the second round."""
-    return item
-
-
 def any_item(run: Run, value: Value, node: ast.AST, frame: Frame) -> Value:
     """Any item of an iterable."""
     if isinstance(value, Seq | Dict) and not isinstance(value, Dict):

@@ -25,7 +25,6 @@ from samedevice.lint.values import (
     Native,
     Num,
     Param,
-    Rank,
     Seq,
     Tensor,
     Unknown,
@@ -419,11 +418,6 @@ METHODS = frozenset(
     "__setattr__ __setstate__ extra_repr compile forward __call__ _load_from_state_dict save_hyperparameters log log_dict print "
     "register_state_dict_pre_hook post_init update compute reset __getattr__ __delattr__".split()
 ) - {"update", "compute", "reset"}  # fmt: skip
-
-
-def rank_after(name: str, rank: Rank) -> Rank:
-    """The rank of a layer's result."""
-    return -1 if name in api.PARAMETERS else rank
 
 
 __all__ = ["Num", "join"]

@@ -1,7 +1,6 @@
 """The abstract machine of one analysis: state, budget, call stack, and what it reports to."""
 
 import ast
-from collections.abc import Callable
 from typing import Any
 
 from samedevice.lint.devices import CPU, Dev
@@ -82,18 +81,16 @@ class Run:
         self.max_depth = 14
         self.default: Device | None = Device(CPU)
         self.default_named: Event | None = None
-        self.set_device_seen = False
         self.active: list[Func] = []
         self.frames: list[Frame] = []
         self.reached: set[int] = set()
-        self.entry_forward = False
         self.tracing: list[list[Any]] = []
         self.saved: dict[Any, Value] = {}
-        self.gpus_fixed: int | None = None
-        self.on_meeting: Callable[..., None] = lambda *a, **k: None
         self.meetings: list[Any] = []
         self.seen: set[Any] = set()
         self.quiet = 0
+        #: the program chose its current GPU, so that "cuda" may be any
+        self.current_chosen = False
         #: the backend of `init_process_group`, if the program names it
         self.backend: object = None
         #: depth of loops around the present statement, through all calls

@@ -85,11 +85,7 @@ class Trail:
             if a is b:
                 joined = a
             elif a is MISSING or b is MISSING:
-                joined = (
-                    (b if a is MISSING else a)
-                    if exact or isinstance(key, str) is False
-                    else weaken(b if a is MISSING else a)
-                )
+                joined = b if a is MISSING else a
             else:
                 joined = join_cells(key, a, b, exact, branching)
             if joined is MISSING:
@@ -118,11 +114,6 @@ def join_cells(key: Any, a: Any, b: Any, exact: bool, branching: object = None) 
     if isinstance(a, dict) and isinstance(b, dict):
         return {**a, **b}
     return a
-
-
-def weaken(value: Any) -> Any:
-    """What remains of a value that only one side of an unknown branch gave."""
-    return value
 
 
 def options(value: Value) -> tuple[Value, ...]:
@@ -232,9 +223,9 @@ def join_pair(a: Value, b: Value, exact: bool) -> Value:
     if exact:
         return Alts((a, b))
     if isinstance(a, Const) and a.value is None:
-        return Alts((a, b)) if not isinstance(b, Tensor) else Alts((a, unsure(b)))
+        return Alts((a, b))
     if isinstance(b, Const) and b.value is None:
-        return Alts((b, a)) if not isinstance(a, Tensor) else Alts((b, unsure(a)))
+        return Alts((b, a))
     return Unknown()
 
 
@@ -248,11 +239,6 @@ def same_shape(a: Value, b: Value) -> bool:
         and b.rest is None
         and len(a.items) == len(b.items)
     )
-
-
-def unsure(tensor: Tensor) -> Tensor:
-    """The tensor of a branch that configuration chose: it is what it is when it exists."""
-    return tensor
 
 
 def join_devices(a: Value, b: Value) -> Value | None:

@@ -396,10 +396,6 @@ def random_split(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST,
     return Seq("list", (), part)
 
 
-def no_operation(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
-    return Unknown("quiet")
-
-
 def is_tensor(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
     """`torch.is_tensor`."""
     value = args[0] if args else UNKNOWN
@@ -422,7 +418,8 @@ def context(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fram
 
 
 def cuda_set_device(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
-    run.set_device_seen = True
+    """`torch.cuda.set_device`."""
+    run.current_chosen = True
     return NONE
 
 
