@@ -122,10 +122,9 @@ def operands(
     stray, other = choose(clash[0], clash[1])
     if stray.tensor.maybe and stray.tensor.dev is not None and not stray.tensor.dev.is_cpu:
         return
-    pair = (stray.tensor.dev, other.tensor.dev)
-    if run.current_chosen and all(d is not None and d.type == "cuda" for d in pair):
-        if any(d is not None and d.index is None for d in pair):
-            return
+    pair = [d for d in (stray.tensor.dev, other.tensor.dev) if d is not None and d.type == "cuda"]
+    if run.current_chosen and len(pair) == 2 and any(d.index is None for d in pair):
+        return
     found = Found("index" if family == "index" else "operands", operator, path_to(frame, node), stray, other)
     found.family = family
     found.in_place = in_place
