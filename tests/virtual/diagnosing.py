@@ -16,12 +16,14 @@ from samedevice.virtual import virtual_gpus
 from samedevice.virtual.diagnose import Diagnoser
 
 
-def diagnose(script: Path, gpus: int = 1) -> list[Diagnostic]:
+def diagnose(script: Path, gpus: int = 1, *, exact: bool = False) -> list[Diagnostic]:
     """The diagnostics of a script; an exception of PyTorch's own is part of the result."""
-    return diagnosis(script, gpus)[0]
+    return diagnosis(script, gpus, exact=exact)[0]
 
 
-def diagnosis(script: Path, gpus: int = 1) -> tuple[list[Diagnostic], tuple[tuple[Fix, ...], ...]]:
+def diagnosis(
+    script: Path, gpus: int = 1, *, exact: bool = False
+) -> tuple[list[Diagnostic], tuple[tuple[Fix, ...], ...]]:
     """The diagnostics of a script with the edits that may take each of them out."""
     diagnoser = Diagnoser()
     loaded = set(sys.modules)
@@ -31,7 +33,7 @@ def diagnosis(script: Path, gpus: int = 1) -> tuple[list[Diagnostic], tuple[tupl
     before = sys.argv
     sys.argv = [str(script)]
     try:
-        with virtual_gpus(gpus, "report", diagnoser=diagnoser) as engine:
+        with virtual_gpus(gpus, "report", diagnoser=diagnoser, exact=exact) as engine:
             try:
                 with contextlib.redirect_stdout(io.StringIO()):
                     runpy.run_path(str(script), run_name="__main__")

@@ -221,6 +221,16 @@ class Engine:
         if tag is None or tag.device != device:
             self.tag(tensor, device)
 
+    def settle_gradient(self, gradient: torch.Tensor, tensor: torch.Tensor) -> None:
+        """Place a gradient that nobody placed where its tensor is.
+
+        After a mismatch was stepped over, the backward pass carries it on: a parameter that was
+        never moved would meet a gradient from the GPU. That is the same mistake, not another one.
+        """
+        tag = tag_of(gradient)
+        if tag is None or tag.device == UNSETTLED or self.stepped_over:
+            self.settle(gradient, device_index(tensor))
+
     def adopt(self, tensor: torch.Tensor) -> Tag:
         """The tag of a tensor that no mode saw being made: it is where C++ says, on the CPU."""
         device = META if tensor.is_meta else CPU

@@ -191,6 +191,5 @@ def settle_gradients(engine: "Engine", inputs: Any, gradients: Any) -> None:
     """What `autograd.grad` returns: each gradient is where its tensor is."""
     with torch._C.DisableTorchFunction():
         for tensor, gradient in zip(inputs, gradients, strict=False):
-            if isinstance(gradient, _Tensor) and isinstance(tensor, _Tensor) and tag_of(gradient) is None:
-                tag = tag_of(tensor)
-                engine.settle(gradient, CPU if tag is None else tag.device)
+            if isinstance(gradient, _Tensor) and isinstance(tensor, _Tensor):
+                engine.settle_gradient(gradient, tensor)

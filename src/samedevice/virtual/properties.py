@@ -8,7 +8,7 @@ import torch
 from samedevice.virtual.devices import device_object
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name, tag_of
+from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -58,9 +58,7 @@ def grad(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     with _Disable():
         gradient = func(*args)
         if gradient is not None:
-            tag = tag_of(gradient)
-            if tag is None or tag.device == UNSETTLED:
-                engine.settle(gradient, device_index(args[0]))
+            engine.settle_gradient(gradient, args[0])
     return gradient
 
 
