@@ -12,6 +12,7 @@ from samedevice.program.frames import (
     Spot,
     scope_of,
     spot_of,
+    user_frames,
 )
 from samedevice.program.owners import Seat
 from samedevice.program.values import is_module
@@ -44,6 +45,7 @@ class OperandReader:
         self.holdings = holdings
         self.blamed = blamed
         self.written = WrittenCall(holdings, call, frame)
+        self._files = {f.f_code.co_filename for f in user_frames(frame)}
         self.placements = Placements(holdings)
 
     # -- the operand -------------------------------------------------------------------------------
@@ -201,8 +203,12 @@ class OperandReader:
         line = 0 if spot is None else spot.line
         binding: b.Binding | None = None
         if holder is Holder.OPTIMIZER_STATE and isinstance(seat.key, tuple):
+            if _made_by_optimizer(birth, spot):
+                return None
+            # A file that takes no part may write such state too; that says nothing of this tensor.
+            taking_part = self._files | ({spot.filename} if spot is not None else set())
             stores = b.state_bindings(b.user_files(), str(seat.key[1]))
-            binding = stores[0] if stores else None
+            binding = next((s for s in stores if s.filename in taking_part), None)
         elif holder is Holder.CONTAINER and seat.chain()[0].link is Holder.GLOBAL and spot is not None:
             binding = self._cached_globally(str(seat.chain()[0].key), spot)
         elif holder in (Holder.ATTRIBUTE, Holder.BUFFER) and seat.host is not None and seat.attribute:
@@ -335,3 +341,12 @@ def _is_memoized(birth: Birth | None) -> bool:
 
 def _first_order(birth: Birth | None) -> int:
     return 0 if birth is None else birth.seq
+
+
+def _made_by_optimizer(birth: Birth, spot: Spot | None) -> bool:
+    """State that a step allocated or a checkpoint brought, whoever else may write state by hand."""
+    if birth.place.inner is not None:
+        return True
+    node = None if spot is None else spot.node
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in ("step", "load_state_dict")
