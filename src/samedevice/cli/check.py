@@ -184,6 +184,7 @@ def main(words: Sequence[str]) -> int:
 def run_plainly(program: Program, options: argparse.Namespace) -> int:
     """Run the program without virtual GPUs, as long as it would run with them; for comparison."""
     prepared = prepare(program)
+    _seed()
     with ExitStack() as limits:
         if options.max_batches is not None:
             from samedevice.virtual.loaders import at_most
@@ -212,6 +213,8 @@ def check(program: Program, options: argparse.Namespace) -> int:
         check_writable(output)  # before a long run, not after it
     audits = Audits(options)
     prepared = prepare(program)
+    if options.record is not None:
+        _seed()
     diagnoser = _diagnoser(options)
     with virtual_gpus(
         options.gpus,
@@ -261,6 +264,22 @@ def check(program: Program, options: argparse.Namespace) -> int:
     if failed:
         return 2
     return 1 if diagnostics else 0
+
+
+def _seed() -> None:
+    """Runs that are compared with each other start from the same numbers; a program may seed anew."""
+    import random
+    from importlib.util import find_spec
+
+    random.seed(0)
+    if find_spec("torch") is not None:
+        import torch
+
+        torch.manual_seed(0)
+    if find_spec("numpy") is not None:
+        import numpy
+
+        numpy.random.seed(0)
 
 
 def _diagnoser(options: argparse.Namespace) -> Any:

@@ -84,7 +84,7 @@ class Runner:
         ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         code = START.format(scripts=os.path.join(sys.prefix, "bin"), ours=ours)
         # Bytecode of an edit that is taken back again must not stay behind.
-        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **environment}
         target = sys.stderr if self.to_stderr else sys.stdout
         if show and target.isatty():
             settings["PYTHONUNBUFFERED"] = "1"
