@@ -23,6 +23,9 @@ class Listener:
     def mismatch(self, refusal: Any, frame: Any, engine: Any) -> None:
         self.families.append(refusal.family)
 
+    def diagnostics(self) -> list[Any]:
+        return []
+
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_run_goes_on_where_the_result_belongs(exact: bool) -> None:
@@ -104,3 +107,16 @@ def test_a_fault_of_the_diagnosis_hides_no_mismatch(part: str, monkeypatch: pyte
     assert diagnostic.raised is not None
     assert "at least two devices" in diagnostic.raised.message
     assert any("ZeroDivisionError" in note for note in engine.session.notes)
+
+
+def test_the_block_gives_its_diagnostics_with_edits() -> None:
+    with virtual_gpus(1, "report") as engine:
+        here = torch.ones(2, device="cuda")
+        there = torch.ones(2)
+        total = here + there
+    (diagnostic,) = engine.diagnostics()
+
+    assert total.tolist() == [2, 2]
+    assert diagnostic.rule == "factory-without-device"
+    assert diagnostic.fix is not None
+    assert diagnostic.fix.edits

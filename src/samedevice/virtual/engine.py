@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.scene import Action
 from samedevice.virtual import check
 from samedevice.virtual.callbacks import BUILTIN, python_kernel
@@ -109,6 +110,9 @@ class Diagnoser(Protocol):
     def mismatch(self, refusal: Refusal, frame: FrameType, engine: "Engine") -> "Settlement | None":
         """Called at the moment of a refusal; says how to step over it, None for the default."""
 
+    def diagnostics(self) -> list[Diagnostic]:
+        """The mistakes found so far."""
+
 
 class Settlement:
     """How a mismatch is stepped over: where the result goes, which tensors move for good."""
@@ -178,6 +182,10 @@ class Engine:
         finally:
             mode.__exit__(None, None, None)
             state.exact = 0
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """The mistakes found so far, each once, in the order in which they were met."""
+        return [] if self.diagnoser is None else self.diagnoser.diagnostics()
 
     # -- tags ------------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ def virtual_gpus(
         max_batches: end each DataLoader's iteration after so many batches.
 
     Yields:
-        the `Engine`: `.session` holds what was recorded, `.machine` the GPUs' state.
+        the `Engine`: `.diagnostics()` are the mistakes found so far, each with its fix, with
+        `on_mismatch="report"`; `.session` holds what was recorded, `.machine` the GPUs' state.
 
     Raises:
         UserError: torch is not installed, an argument makes no sense, or virtual GPUs are already on.
@@ -54,6 +55,10 @@ def virtual_gpus(
         ) from None
     from samedevice.virtual.activation import Activation
 
+    if diagnoser is None and on_mismatch == "report":
+        from samedevice.virtual.diagnose import Diagnoser
+
+        diagnoser = Diagnoser()
     machine = Machine(count=count, gpu_memory=80 * GIB if gpu_memory is None else gpu_memory)
     activation = Activation(machine, on_mismatch, diagnoser, session, max_batches, exact)
     activation.enter()
