@@ -12,7 +12,7 @@ from samedevice.virtual.devices import REAL_CPU, resolve
 from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
-from samedevice.virtual.provenance import Birth
+from samedevice.virtual.provenance import Birth, name_of
 from samedevice.virtual.surface.legacy import tensor_options
 from samedevice.virtual.tags import CPU, META, Tag, device_index, device_name, set_tag, tag_of
 
@@ -229,12 +229,6 @@ def _wrong_legacy_device(data: torch.Tensor, wanted: int) -> BaseException:
     return TypeError(
         f"expected {expected} (got {tensor_options(data.dtype, device_name(device_index(data)))})"
     )
-
-
-def name_of(func: Any) -> str:
-    """As the user writes it: "torch.zeros", "Tensor.new_zeros"."""
-    name = getattr(func, "__name__", str(func))
-    return f"Tensor.{name}" if getattr(func, "__objclass__", None) is not None else f"torch.{name}"
 
 
 Handler = Callable[["Engine", Any, tuple[Any, ...], dict[str, Any]], Any]
