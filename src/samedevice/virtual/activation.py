@@ -9,10 +9,12 @@ import torch
 from samedevice.model.errors import UserError
 from samedevice.virtual import (
     callbacks,
+    children,
     creation,
     events,
     functions,
     gradients,
+    hooks,
     loaders,
     properties,
     surface,
@@ -25,6 +27,7 @@ from samedevice.virtual.machine import Machine
 from samedevice.virtual.modes import VirtualDispatchMode, VirtualFunctionMode
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.provenance import Session
+from samedevice.virtual.surface import generators
 
 _running: "Activation | None" = None
 _lock = threading.Lock()
@@ -41,11 +44,15 @@ class Activation:
         session: Session | None,
         max_batches: int | None = None,
         exact: bool = False,
+        folder: str | None = None,
     ) -> None:
         self.machine = machine
         self.max_batches = max_batches
         self.engine = Engine(machine, session or Session(), on_mismatch, diagnoser, exact)
         self.patches = Patches()
+        self.children = self.engine.children = children.Children(self, folder)
+        #: the block of a parent process, which one of this process's own replaces
+        self.inherited = False
         self._entered = threading.local()
 
     def enter(self) -> None:
@@ -63,6 +70,7 @@ class Activation:
             surface.install(self.patches, self.machine, self)
             functions.see_through_python_functions(self.patches)
             gradients.install(self.patches, self.engine)
+            hooks.install(self.patches, self.engine)
             loaders.install(self.patches, self.engine, self.max_batches)
             events.install(self.patches, self.engine)
             callbacks.install(self.patches, self)
@@ -70,6 +78,7 @@ class Activation:
             properties.install(self.patches, self.engine)
             torchscript.install(self.patches, self.engine)
             warned.install(self.patches)
+            self.children.install(self.patches)
             self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)
             self.enter_thread()
@@ -86,8 +95,40 @@ class Activation:
             self.leave_thread()
         finally:
             self.patches.undo()
+            self.children.leave()
             with _lock:
                 _running = None
+
+    @contextmanager
+    def resized(self, count: int) -> Iterator[None]:
+        """For a while, a machine with another number of GPUs; tensors stay where they are."""
+        machine = self.machine
+        before, current, seen = machine.count, machine.current, torch.cuda._cached_device_count
+        self._resize(count, None)
+        machine.current = current if current < count else 0
+        try:
+            yield
+        finally:
+            self._resize(before, seen)
+            machine.current = current
+
+    def _resize(self, count: int, seen: int | None) -> None:
+        self.machine.resize(count)
+        torch.cuda.default_generators = generators.defaults(self.machine)
+        torch.cuda._cached_device_count = seen
+        self.children.refresh()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """For a while, the machine as it is without virtual GPUs."""
+        self.leave()
+        try:
+            yield
+        finally:
+            self.engine.active = True
+            self.enter()
+            if self.machine.initialized:
+                torch.cuda._lazy_init()
 
     @property
     def session(self) -> Session:

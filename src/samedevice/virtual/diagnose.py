@@ -78,12 +78,19 @@ class Diagnoser:
         if verdict is None:
             verdict = self._seen[key] = self._diagnose(refusal, frame, engine)
         verdict.mistake.count += 1
+        refusal.extra["mistake"] = verdict.mistake  # whoever catches the exception finds its cause by it
         if verdict.device is None:
             return None
         keep = (
             [t for _, t, device in refusal.operands if device != verdict.device] if verdict.relocate else []
         )
         return Settlement(verdict.device, tuple(keep))
+
+    def forget(self) -> None:
+        """Begin anew: what follows has nothing to do with what was found so far."""
+        self.mistakes.clear()
+        self._seen.clear()
+        self._blamed.clear()
 
     def died(self, error: BaseException, engine: "Engine") -> bool:
         """The program ended with this exception; True when it is a placement mistake of its own."""
@@ -118,7 +125,8 @@ class Diagnoser:
         rule, recognition = recognise(self._rules, scene)
         mistake = self._mistake(rule, recognition, scene, Surroundings(builder.users).names)
         culprit = scene.culprit
-        if culprit is not None and culprit.provenance:
+        if culprit is not None and culprit.provenance and engine.on_mismatch == "report":
+            # The program goes on: what it meets next comes from another mistake.
             self._blamed.add(culprit.provenance[-1].order)
         relocate = culprit is not None and culprit.holder is Holder.OPTIMIZER_STATE
         return Verdict(mistake, _where_to(scene), relocate)

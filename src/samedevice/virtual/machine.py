@@ -3,6 +3,7 @@
 import os
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 GIB = 1 << 30
 
@@ -82,12 +83,19 @@ class Machine:
     pid: int = field(default_factory=os.getpid)
     draws: int = 0
     memories: list[GpuMemory] = field(default_factory=list)
+    #: the default generator of each GPU
+    generators: list[Any] = field(default_factory=list)
     #: reentrant: a tag may be collected, and give its bytes back, in the middle of an allocation
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _local: threading.local = field(default_factory=threading.local)
 
     def __post_init__(self) -> None:
-        self.memories = [GpuMemory(self.gpu_memory) for _ in range(self.count)]
+        self.resize(self.count)
+
+    def resize(self, count: int) -> None:
+        """Have so many GPUs from now on; what is on one that is gone stays counted there."""
+        self.count = count
+        self.memories += [GpuMemory(self.gpu_memory) for _ in range(count - len(self.memories))]
 
     @property
     def current(self) -> int:

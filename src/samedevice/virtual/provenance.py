@@ -17,6 +17,8 @@ _clock = itertools.count(1)
 
 #: how many roots of a derived tensor are remembered
 MOST_ROOTS: Final = 3
+#: lines that moved tensors, beyond which those of dead tensors are forgotten
+MOST_LINES: Final = 500
 #: how many moves back a history reaches
 MOST_MOVES: Final = 6
 
@@ -208,6 +210,11 @@ class ByIdentity:
         return len(self._known)
 
 
+def _lives(reference: "weakref.ref[Any] | None") -> bool:
+    """Whether an event's object is there; an event without one is kept."""
+    return reference is None or reference() is not None
+
+
 class Session:
     """Everything that one run under virtual GPUs recorded.
 
@@ -233,6 +240,16 @@ class Session:
         """Keep an event; a long run repeats itself, so each place keeps its first and last few."""
         if len(self.events) < 20_000:
             self.events.append(event)
+
+    def forget_the_dead(self) -> None:
+        """Drop what happened to objects that are gone, so that many programs can share one session."""
+        self.events = [
+            e for e in self.events if _lives(e.module if isinstance(e, ModuleMoved) else e.subject)
+        ]
+        if len(self.tensor_moves) <= MOST_LINES:
+            return
+        living = {at: [m for m in moves if m.result() is not None] for at, moves in self.tensor_moves.items()}
+        self.tensor_moves = {at: moves for at, moves in living.items() if moves}
 
     def record_move(self, move: TensorMoved) -> None:
         """Keep a tensor's move: the last 64 of each line."""

@@ -32,4 +32,5 @@ class Refusal:
         """The exception as CUDA raises it, marked so that `check` tells it from the program's own."""
         error = self.exception(self.message)
         error.samedevice_refusal = True  # type: ignore[attr-defined]
+        error.samedevice_mistake = self.extra.get("mistake")  # type: ignore[attr-defined]
         return error

@@ -102,6 +102,7 @@ def _replaying(engine: "Engine", record: dict[Any, set[int]]) -> Iterator[None]:
 def _as_torchscript_says(text: str, refused: BaseException) -> BaseException:
     error = RuntimeError(f"{text.rstrip()} {refused}\n")
     error.samedevice_refusal = True  # type: ignore[attr-defined]
+    error.samedevice_mistake = getattr(refused, "samedevice_mistake", None)  # type: ignore[attr-defined]
     return error
 
 

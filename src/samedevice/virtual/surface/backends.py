@@ -1,9 +1,11 @@
 """`torch.backends.cudnn` and its kin: flags can be set and read, nothing is called."""
 
+from collections import defaultdict
 from typing import Any
 
 import torch
 
+from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface.properties import CUDNN_VERSION
 
@@ -20,15 +22,16 @@ class _PlanCache:
 
 
 class _PlanCaches(_PlanCache):
-    def __init__(self, count: int) -> None:
+    def __init__(self, machine: Machine) -> None:
         super().__init__()
-        self._caches = [_PlanCache() for _ in range(count)]
+        self._machine = machine
+        self._caches: dict[int, _PlanCache] = defaultdict(_PlanCache)
 
     def __getitem__(self, device: Any) -> _PlanCache:
         index = torch.cuda._utils._get_device_index(device)
-        if not 0 <= index < len(self._caches):
+        if not 0 <= index < self._machine.count:
             raise RuntimeError(
-                f"cufft_plan_cache: expected 0 <= device index < {len(self._caches)}, but got "
+                f"cufft_plan_cache: expected 0 <= device index < {self._machine.count}, but got "
                 f"device with index {index}"
             )
         return self._caches[index]
@@ -52,7 +55,7 @@ def install(patches: Patches, engine: Any) -> None:
     patches.set(module, "is_acceptable", is_acceptable)
     # An RNN's weights stay where they are: cuDNN's one flat buffer has no counterpart on the CPU.
     patches.set(torch, "_use_cudnn_rnn_flatten_weight", lambda: False)
-    patches.set(torch.backends.cuda, "cufft_plan_cache", _PlanCaches(engine.machine.count))
+    patches.set(torch.backends.cuda, "cufft_plan_cache", _PlanCaches(engine.machine))
     _store_preferences(patches)
 
 

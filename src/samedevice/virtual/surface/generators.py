@@ -214,16 +214,20 @@ def _load_state(generator: Any, state: Any) -> None:
         generator.set_state(state)
 
 
-def install(patches: Patches, machine: Machine) -> None:
-    """Replace `torch.Generator` and give each GPU its default generator."""
-    generators = []
-    for index in range(machine.count):
+def defaults(machine: Machine) -> tuple[Any, ...]:
+    """The default generator of each of the machine's GPUs."""
+    for index in range(len(machine.generators), machine.count):
         generator = _claim(DefaultGenerator, torch.device("cuda", index))
         generator._machine = machine
         generator._seed = _DEFAULT_SEED
         generator._marks = {}
         generator._untouched = (-1, 0)
-        generators.append(generator)
-    patches.set(torch.cuda, "default_generators", tuple(generators))
+        machine.generators.append(generator)
+    return tuple(machine.generators[: machine.count])
+
+
+def install(patches: Patches, machine: Machine) -> None:
+    """Replace `torch.Generator` and give each GPU its default generator."""
+    patches.set(torch.cuda, "default_generators", defaults(machine))
     patches.set(torch, "Generator", Generator)
     patches.set(torch._C, "Generator", Generator)

@@ -4,6 +4,8 @@ import ctypes
 import itertools
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -36,7 +38,7 @@ class _Streams:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.numbers = [itertools.cycle(range(1, _POOL + 1)) for _ in range(machine.count)]
+        self.numbers: dict[int, Iterator[int]] = defaultdict(lambda: itertools.cycle(range(1, _POOL + 1)))
         self.external: dict[int, int] = {}
         self._local = threading.local()
 
