@@ -150,32 +150,6 @@ def install(patches: Patches, engine: "Engine") -> None:
     """Constructors that no mode sees are replaced, so that their tensors have a birth."""
     for name in ("from_numpy", "frombuffer"):
         patches.set(torch, name, _seen(engine, getattr(torch, name)))
-    for module in (torch, torch.utils.dlpack):
-        patches.set(module, "from_dlpack", _from_dlpack(engine, module.from_dlpack))
-
-
-def _from_dlpack(engine: "Engine", original: Any) -> Any:
-    """A tensor handed over by DLPack stays where it is; `device="cpu"` copies it."""
-
-    @functools.wraps(original)
-    def call(source: Any, *args: Any, **kwargs: Any) -> Any:
-        if not engine.active or not isinstance(source, _Tensor):
-            return original(source, *args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            index = device_index(source)
-        spec = kwargs.pop("device", None)
-        target = index if spec is None else resolve(spec, engine.machine)
-        if target != index:
-            return move(engine, source, target, "torch.from_dlpack", copy=True)
-        with torch._C.DisableTorchFunction():
-            result = original(source, *args, **kwargs)
-            set_tag(
-                result,
-                engine.new_tag(index, Birth(index, Action.CREATED, "torch.from_dlpack", here(2)), result),
-            )
-        return result
-
-    return call
 
 
 def _seen(engine: "Engine", constructor: Any) -> Any:
@@ -217,8 +191,17 @@ def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         data = args[1] if len(args) > 1 else None
         if isinstance(data, _Tensor) and device_index(data) != own:
             raise _wrong_legacy_device(data, own)
+        wanted = kwargs.get("device")
+        if wanted is not None:
+            kinds = ["cuda" if own >= 0 else "cpu", torch.device(wanted).type]
+            if kinds[0] != kinds[1]:
+                raise RuntimeError(
+                    f"legacy constructor expects device type: {kinds[0]} but device type: {kinds[1]} was passed"
+                )
+            found = resolve(wanted, engine.machine)
+            own = found if isinstance(found, int) else own
         result = func(*args, **{k: v for k, v in kwargs.items() if k != "device"})
-        if tag_of(result) is None or isinstance(data, (int, list, tuple)):
+        if not isinstance(data, _Tensor):
             birth = Birth(own, Action.CREATED, "Tensor.new", here(2), (), False)
             set_tag(result, engine.new_tag(own, birth, result))
     return result

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch.utils import _device
 
-from samedevice.virtual import creation, fast, followers, moves, properties
+from samedevice.virtual import creation, fast, followers, hooks, moves, precision, properties
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface import generators
@@ -27,10 +27,13 @@ class Functions:
             **properties.TABLE,
             **creation.TABLE,
             **followers.TABLE,
+            **hooks.TABLE,
             **{func: _adapted(handler) for func, handler in (more or {}).items()},
         }
         for func in generators.drawing_functions():
             self.table.setdefault(func, self._draw)
+        for func in precision.NORMS:
+            self.table.setdefault(func, self._normalise)
         for func in fast.TRANSPARENT:
             self.table.setdefault(func, _as_it_is)
 
@@ -68,6 +71,10 @@ class Functions:
             if isinstance(first, torch.Tensor) and engine.device_of(first) >= 0:
                 engine.machine.draws += 1
         return result
+
+    def _normalise(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        precision.judge_norm(engine, args, kwargs)
+        return self._untabled(func, args, kwargs)
 
     def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call through the exact tier."""

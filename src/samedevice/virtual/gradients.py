@@ -5,13 +5,13 @@ that a custom `autograd.Function` returns, for the ones given to `backward()` fr
 for the ones assigned to `.grad`.
 """
 
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from samedevice.virtual.fast import settle_gradients
+from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import UNSETTLED, device_index, device_name
@@ -42,7 +42,7 @@ def install(patches: Patches, engine: "Engine") -> None:
         if not engine.active:
             return original_run(outputs, *args, **kwargs)
         if args:
-            _check_given(engine, outputs, args[0])
+            args = (_check_given(engine, outputs, args[0]), *args[1:])
         if engine.exact_backward:
             with engine.exactly():
                 gradients = original_run(outputs, *args, **kwargs)
@@ -55,19 +55,6 @@ def install(patches: Patches, engine: "Engine") -> None:
 
     patches.set(torch.autograd.graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
-    for name in ("register_hook", "register_post_accumulate_grad_hook"):
-        patches.set(torch.Tensor, name, _noticing(engine, getattr(torch.Tensor, name)))
-
-
-def _noticing(engine: "Engine", register: Any) -> Any:
-    """A hook sees gradients, so the backward passes it takes part in are judged exactly."""
-
-    @functools.wraps(register)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        engine.exact_backward = True
-        return register(*args, **kwargs)
-
-    return call
 
 
 def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
@@ -91,7 +78,9 @@ def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
                 got = device_index(gradient)
                 if got == UNSETTLED:
                     engine.settle(gradient, wanted)
-                elif got != wanted and gradient.dim() > 0:
+                elif got != wanted and gradient.dim() == 0:
+                    engine.settle(gradient, wanted)  # moved silently
+                elif got != wanted:
                     engine.refuse(
                         Refusal(
                             RuntimeError,
@@ -109,8 +98,9 @@ def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
     node.register_hook(check)
 
 
-def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> None:
-    """The gradients that the program itself hands to `backward` or `autograd.grad`."""
+def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> Any:
+    """The gradients that the program itself hands to `backward` or `autograd.grad`, where the engine takes them."""
+    taken = list(gradients)
     with torch._C.DisableTorchFunction():
         for i, (output, gradient) in enumerate(zip(outputs, gradients, strict=False)):
             if not isinstance(output, torch.Tensor) or not isinstance(gradient, torch.Tensor):
@@ -118,13 +108,12 @@ def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> None:
             wanted, got = device_index(output), device_index(gradient)
             if got == UNSETTLED:
                 engine.settle(gradient, wanted)
-            # The engine moves a gradient without dimensions silently, and checks shapes first.
-            elif (
-                got != wanted
-                and wanted != UNSETTLED
-                and gradient.dim() > 0
-                and gradient.shape == output.shape
-            ):
+            # The engine checks shapes first.
+            elif got == wanted or wanted == UNSETTLED or gradient.shape != output.shape:
+                continue
+            elif gradient.dim() == 0:
+                taken[i] = move(engine, gradient, wanted, "Tensor.backward")
+            else:
                 engine.refuse(
                     Refusal(
                         RuntimeError,
@@ -137,3 +126,4 @@ def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> None:
                     )
                 )
                 engine.settle(gradient, wanted)
+    return tuple(taken)

@@ -6,6 +6,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from samedevice.virtual import typenames
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.functions import Functions
 
@@ -25,6 +26,9 @@ class VirtualFunctionMode(TorchFunctionMode):
             # The program may free its tensors and try again: our frames must not keep them alive.
             error.__traceback__ = error.__context__ = None
             del args, kwargs
+            raise
+        except (RuntimeError, TypeError) as error:
+            typenames.correct(error, self.functions.engine, func, args, kwargs)
             raise
 
 

@@ -163,7 +163,7 @@ def cuda(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
     target = resolve("cuda" if device is None else device, engine.machine)
     if not isinstance(target, int) or target < 0:
-        raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(device)}")
+        raise RuntimeError("Invalid device, must be cuda device")
     return move(
         engine,
         args[0],
@@ -192,6 +192,8 @@ def type_(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     name = wanted if isinstance(wanted, str) else f"{wanted.__module__}.{wanted.__name__}"
     on_gpu = name.startswith("torch.cuda.")
     dtype = _LEGACY_TYPES.get(name.rpartition(".")[2])
+    if dtype is None and on_gpu:
+        raise ValueError(f"invalid type: '{name}'")
     if dtype is None:
         return func(*args, **kwargs)  # PyTorch's own error
     target = (index if index >= 0 else use_gpu(engine.machine, engine.machine.current)) if on_gpu else CPU

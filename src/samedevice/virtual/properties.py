@@ -8,7 +8,7 @@ import torch
 from samedevice.virtual.devices import device_object
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, UNSETTLED, device_index, device_name
+from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, device_name
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -70,7 +70,7 @@ def set_grad(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[st
             wanted, got = device_index(tensor), device_index(gradient)
             if got == UNSETTLED:
                 engine.settle(gradient, wanted)
-            elif got != wanted and gradient.shape == tensor.shape and gradient.dtype == tensor.dtype:
+            elif got != wanted and gradient.dtype == tensor.dtype:
                 engine.refuse(_assigned_gradient(tensor, gradient, wanted, got))
                 engine.settle(gradient, wanted)
         func(*args)
@@ -112,10 +112,10 @@ def set_storage(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict
         elif source is not None:
             storage = getattr(source, "_untyped_storage", source)
             tag = getattr(storage, "_samedevice_tag", None)
-            got = CPU if tag is None else tag.device
+            got = tag.device if tag is not None else META if storage.device.type == "meta" else CPU
         else:
             return func(*args, **kwargs)
-        if got != wanted and UNSETTLED not in (got, wanted) and tensor.numel() > 0:
+        if got != wanted and UNSETTLED not in (got, wanted):
             engine.refuse(
                 Refusal(
                     RuntimeError,

@@ -46,6 +46,8 @@ KINDS: Final = {
     "collective": Kind.COLLECTIVE,
     "load": Kind.LOAD,
     "fork": Kind.FORK,
+    "dtype": Kind.DTYPE,
+    "rng-state": Kind.HOST_ONLY,
 }
 
 

@@ -17,6 +17,7 @@ from samedevice.virtual.surface import (
     backends,
     compile,
     cuda,
+    dlpack,
     generators,
     graphs,
     jiterator,
@@ -27,6 +28,7 @@ from samedevice.virtual.surface import (
     profiling,
     runtime,
     serialization,
+    states,
     storages,
     streams,
     threads,
@@ -45,6 +47,8 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     streams.install(patches, machine)
     accelerator.install(patches, machine)
     storages.install(patches, engine)
+    states.install(patches, engine)
+    dlpack.install(patches, engine)
     serialization.install(patches, engine)
     parallel.install(patches, engine)
     optimizers.install(patches, engine)

@@ -13,10 +13,21 @@ def make_device(func: Any, types: Any, args: Any, kwargs: Any, engine: Any) -> A
     """`torch.device(1)`: a number alone names the accelerator, which a CPU build does not have."""
     if len(args) == 1 and isinstance(args[0], int) and not kwargs:
         return func("cuda", args[0])
+    if not args and kwargs.keys() == {"device"} and isinstance(kwargs["device"], int):
+        return func("cuda", kwargs["device"])
     return func(*args, **kwargs)
 
 
-HANDLERS: dict[Any, Callable[..., Any]] = {torch.device: make_device}
+def parse_to(func: Any, types: Any, args: Any, kwargs: Any, engine: Any) -> Any:
+    """What `Module.to(1)` means: C++ would ask which accelerator the number is one of."""
+    if args and args[0].__class__ is int:
+        args = (torch.device("cuda", args[0]), *args[1:])
+    elif kwargs.get("device").__class__ is int:
+        kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
+    return func(*args, **kwargs)
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {torch.device: make_device, torch._C._nn._parse_to: parse_to}
 
 
 def install(patches: Patches, machine: Machine) -> None:
