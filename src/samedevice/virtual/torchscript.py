@@ -82,6 +82,20 @@ def install(patches: Patches, engine: "Engine") -> None:
 
 
 @contextmanager
+def recorded_in_the_trace() -> Iterator[None]:
+    """Let the tracer see what an operation calls, below a dispatch mode.
+
+    A convolution is written into a trace as the `_convolution` that it calls, and a mode hides
+    all that an operation calls from the tracer.
+    """
+    core = torch._C
+    tracer = core.DispatchKeySet(core._parse_dispatch_key("Tracer"))
+    include, exclude = core._dispatch_tls_local_include_set(), core._dispatch_tls_local_exclude_set()
+    with core._ForceDispatchKeyGuard(include | tracer, exclude - tracer):
+        yield
+
+
+@contextmanager
 def _replaying(engine: "Engine", record: dict[Any, set[int]]) -> Iterator[None]:
     """While traced code runs; the interpreter drops the text of our errors, which is put back."""
     state = engine.state

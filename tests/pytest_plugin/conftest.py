@@ -1,0 +1,3 @@
+"""pytest runs below pytest."""
+
+pytest_plugins = ["pytester"]
