@@ -8,15 +8,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from samedevice.cli import Parser
 from samedevice.cli.audits import Audits, add_options
+from samedevice.cli.membership import Member, member_of
 from samedevice.cli.output import check_writable, write_report
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
+from samedevice.processes.watch import Ended
 from samedevice.program.running import (
     Ending,
     Program,
@@ -39,6 +42,7 @@ EPILOG = """\
 examples:
   samedevice check train.py --epochs 3
   samedevice check --gpus 2 --max-batches 2 -m mypkg.train --config small.yaml
+  samedevice check --nproc-per-node 2 train.py      as torchrun would start it
   samedevice check --format sarif --output report.sarif train.py
   samedevice check --fix --unsafe-fixes train.py
 
@@ -66,7 +70,25 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--gpus", type=_positive, default=1, metavar="N", help="number of virtual GPUs (default: 1)"
+        "--gpus",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="number of virtual GPUs (default: 1, one a process with --nproc-per-node)",
+    )
+    parser.add_argument(
+        "--nproc-per-node",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="run N processes as torchrun does; one report tells what all of them found",
+    )
+    parser.add_argument(
+        "--nnodes",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="with --nproc-per-node: so many nodes, all on this machine (default: 1)",
     )
     parser.add_argument(
         "--gpu-memory",
@@ -119,6 +141,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--record", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seeded", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--no-progress", action="store_true", help="no progress lines on a terminal")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]", help=argparse.SUPPRESS
@@ -175,10 +199,23 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(own)
     program = program_from(rest)
     if options.fix or options.diff:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            raise UserError("`--fix` starts runs of its own: use `samedevice check --nproc-per-node N --fix`")
         from samedevice.cli.fixing import fix
 
         return fix(program, options)
+    if options.nproc_per_node is not None or options.nnodes is not None:
+        from samedevice.cli.ranks import check_ranks
+
+        return check_ranks(program, options)
+    options.gpus = options.gpus or gpus_of_node()
     return run_plainly(program, options) if options.plain else check(program, options)
+
+
+def gpus_of_node() -> int:
+    """How many virtual GPUs there are unless somebody says: one for each process of a launcher."""
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(text) if text.isdigit() and int(text) else 1
 
 
 def run_plainly(program: Program, options: argparse.Namespace) -> int:
@@ -211,51 +248,69 @@ def check(program: Program, options: argparse.Namespace) -> int:
     output = options.output if options.output in (None, "-") else os.path.abspath(options.output)
     if output not in (None, "-"):
         check_writable(output)  # before a long run, not after it
+    member = member_of(options.ranks)
+    if member is not None and member.rank:
+        options.audit, options.audit_at, options.html = False, None, None  # one rank shows them
     audits = Audits(options)
     prepared = prepare(program)
-    if options.record is not None:
+    if options.record is not None or options.seeded:
         _seed()
     diagnoser = _diagnoser(options)
+    owner = os.getpid()
     with virtual_gpus(
         options.gpus,
         options.on_mismatch,
         gpu_memory=options.gpu_memory,
         diagnoser=diagnoser,
         max_batches=options.max_batches,
+        folder=None if member is None else member.folder,
     ) as engine:
+        if member is not None:
+            member.attach(engine.children.reporter)
         with (
             _progress(engine, diagnoser, started, options),
             audits.watching(),
-            _time_limit(options.time_limit),
+            _stopping(options.time_limit, member),
         ):
             ending = run(prepared)
+            ended_at = time.time()
+            if os.getpid() != owner:
+                _leave_copy(engine, ending)
             try:
                 finish(ending)
-            except KeyboardInterrupt as error:
-                ending = Ending(error, 130)
+            except (KeyboardInterrupt, TimeUp, Ended) as error:
+                ending = Ending(error, 130 if isinstance(error, KeyboardInterrupt) else 1)
         by_mistake = _died_of_mismatch(ending.exception) or (
             isinstance(ending.exception, Exception) and diagnoser.died(ending.exception, engine)
         )
-        diagnostics = diagnoser.diagnostics()
-        notes = list(engine.session.notes)
+        findings = engine.children.findings()
+        others = engine.children.records()
+        by_mistake = by_mistake or any(record.refused for record in others)
+        notes = list(dict.fromkeys([*engine.session.notes, *(n for r in others for n in r.notes)]))
         inventory = audits.finish(prepared.module, ending)
     hint = _gpu_hint(ending.exception, options.gpus)
-    if ending.exception is not None and not isinstance(ending.exception, TimeUp):
+    if ending.exception is not None and not isinstance(ending.exception, (TimeUp, Ended)):
         show(without_own_frames(ending.exception))
     if hint:
         print(f"samedevice: {hint}", file=sys.stderr)
+    how = _how_it_ended(ending, options.time_limit)
+    if member is not None:
+        member.gpus = options.gpus
+        member.report = lambda summary: _report(summary.outcome, options, output, folder, started)
+        status = 128 + signal.SIGTERM if isinstance(ending.exception, Ended) else ending.status
+        return member.leave(how, status, by_mistake=by_mistake, at=ended_at)
     outcome = Outcome(
         command="check",
-        diagnostics=tuple(diagnostics),
+        diagnostics=tuple(diagnostic for diagnostic, _ in findings),
         virtual_gpus=options.gpus,
-        program=_how_it_ended(ending, options.time_limit),
+        program=how,
         notes=tuple(notes),
         seconds=time.monotonic() - started,
     )
     audits.write_page(outcome, None, inventory, folder)
     if options.record is not None:
         with open(options.record, "wb") as stream:
-            pickle.dump((outcome, diagnoser.fixes()), stream)
+            pickle.dump((outcome, tuple(fixes for _, fixes in findings)), stream)
     else:
         write_report(outcome, options.format, output, root=folder)
     if isinstance(ending.exception, KeyboardInterrupt):
@@ -263,7 +318,28 @@ def check(program: Program, options: argparse.Namespace) -> int:
     failed = ending.status != 0 and not by_mistake and not isinstance(ending.exception, TimeUp)
     if failed:
         return 2
-    return 1 if diagnostics else 0
+    return 1 if findings else 0
+
+
+def _report(
+    outcome: Outcome, options: argparse.Namespace, output: str | None, root: str, started: float
+) -> None:
+    """The report of all ranks, by the last one to end."""
+    outcome = replace(outcome, seconds=time.monotonic() - started)
+    write_report(outcome, options.format, output, root=root)
+
+
+def _leave_copy(engine: Any, ending: Ending) -> NoReturn:
+    """The program forked, and this is the copy: it ends as the program would, its parent reports."""
+    try:
+        finish(ending)
+        if engine.children.reporter is not None:
+            engine.children.reporter.write()
+        if ending.exception is not None and not isinstance(ending.exception, TimeUp):
+            show(without_own_frames(ending.exception))
+        sys.stderr.flush()
+    finally:
+        os._exit(ending.status)
 
 
 def _seed() -> None:
@@ -294,6 +370,8 @@ def _how_it_ended(ending: Ending, limit: float | None) -> str:
         return "finished"
     if isinstance(error, TimeUp):
         return f"stopped after {limit:g} s"
+    if isinstance(error, Ended):
+        return "ended by SIGTERM"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, SystemExit):
@@ -327,6 +405,13 @@ def _gpu_hint(error: BaseException | None, gpus: int) -> str | None:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"the program needs the package `{error.name}`, which is not installed in this environment"
     return None
+
+
+def _stopping(limit: float | None, member: Member | None) -> AbstractContextManager[None]:
+    """What stops the program: the time limit, and for a rank its launcher too."""
+    if member is None:
+        return _time_limit(limit)
+    return member.watching(limit, TimeUp)
 
 
 @contextmanager

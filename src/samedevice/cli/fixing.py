@@ -71,7 +71,10 @@ def fix(program: Program, options: argparse.Namespace) -> int:
 
 def words_for(program: Program, options: argparse.Namespace) -> list[str]:
     """The command line of each run."""
-    words = ["--gpus", str(options.gpus), "--on-mismatch", options.on_mismatch]
+    words = ["--on-mismatch", options.on_mismatch]
+    for name in ("gpus", "nproc_per_node", "nnodes"):
+        if (number := getattr(options, name, None)) is not None:
+            words += ["--" + name.replace("_", "-"), str(number)]
     if options.gpu_memory is not None:
         words += ["--gpu-memory", str(options.gpu_memory)]
     if options.max_batches is not None:

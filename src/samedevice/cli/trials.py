@@ -15,10 +15,14 @@ from samedevice.program.files import USER, kind_of
 from samedevice.source.rewriting import write_atomically
 
 #: the program must find what it finds under `samedevice check`: nothing of ours in front of `sys.path`
-START = (
-    "import sys; sys.path[0] = {scripts!r}; sys.path.append({ours!r}); "
-    "from samedevice.cli import main; sys.exit(main(sys.argv[1:]))"
-)
+PATHS = "import sys; sys.path[0] = {scripts!r}; sys.path.append({ours!r}); "
+
+
+def python(module: str) -> list[str]:
+    """The words that run the `main` of one of our modules, before its arguments."""
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = PATHS.format(scripts=os.path.join(sys.prefix, "bin"), ours=ours)
+    return [sys.executable, "-c", f"{code}from {module} import main; sys.exit(main(sys.argv[1:]))"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,6 @@ class Runner:
         self, extra: Sequence[str], show: bool, environment: Mapping[str, str]
     ) -> tuple[int, bytes, str]:
         """(exit status, standard output, last line of standard error)."""
-        ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        code = START.format(scripts=os.path.join(sys.prefix, "bin"), ours=ours)
         # Bytecode of an edit that is taken back again must not stay behind.
         settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **environment}
         target = sys.stderr if self.to_stderr else sys.stdout
@@ -92,7 +94,7 @@ class Runner:
         sys.stderr.flush()
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
-                [sys.executable, "-c", code, "check", *extra, *self.words],
+                [*python("samedevice.cli"), "check", *extra, *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if show else errors,

@@ -90,7 +90,8 @@ class Diagnostic:
         fix: text edits, when there are any that are right.
         notes: risks and asides.
         count: how often it fired.
-        ranks: processes in which it was found (several-process runs only).
+        ranks: ranks in which it was found (several-process runs only).
+        processes: how many processes found it.
     """
 
     rule: str
@@ -108,3 +109,4 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     count: int = 1
     ranks: tuple[int, ...] = field(default=())
+    processes: int = 1

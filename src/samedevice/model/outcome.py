@@ -16,6 +16,7 @@ class Outcome:
         notes: what the reader should know about the run as a whole ("torch.compile ran eagerly").
         files: number of files looked at (`lint`).
         suppressed: diagnostics silenced by suppression comments.
+        ranks: number of processes that a launcher started (`check` of several).
         fixed: problems that are gone, each with the fix that was made (`check --fix`).
         seconds: wall-clock time of the command; shown in text only, never in goldens.
     """
@@ -28,6 +29,7 @@ class Outcome:
     files: int | None = None
     suppressed: int = 0
     fixed: tuple[Diagnostic, ...] = ()
+    ranks: int | None = None
     seconds: float | None = field(default=None, compare=False)
 
     @property

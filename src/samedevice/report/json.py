@@ -34,6 +34,7 @@ def report_data(outcome: Outcome) -> dict[str, Any]:
             "program": outcome.program,
             "files": outcome.files,
             "suppressed": outcome.suppressed,
+            **({} if outcome.ranks is None else {"ranks": outcome.ranks}),
         },
         "notes": list(outcome.notes),
         "diagnostics": [diagnostic_data(d) for d in outcome.diagnostics],
@@ -61,6 +62,7 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
         "fix": None if d.fix is None else _fix(d.fix),
         "notes": list(d.notes),
         "ranks": list(d.ranks),
+        **({} if d.processes == 1 else {"processes": d.processes}),
     }
 
 

@@ -118,6 +118,8 @@ def _result(d: Diagnostic, index: int) -> dict[str, Any]:
         properties["suggestion"] = d.suggestion
     if d.ranks:
         properties["ranks"] = list(d.ranks)
+    if d.processes > 1:
+        properties["processes"] = d.processes
     return result | {"properties": properties}
 
 

@@ -152,6 +152,8 @@ def _advice(d: Diagnostic, command: str, width: int, indent: str) -> list[Line]:
     if d.ranks:
         ranks = ", ".join(map(str, d.ranks))
         lines += _labelled("note", f"found in rank{'s' * (len(d.ranks) > 1)} {ranks}", width, indent)
+    elif d.processes > 1:
+        lines += _labelled("note", f"found in {d.processes} processes", width, indent)
     return lines
 
 
@@ -191,6 +193,7 @@ def summary_lines(outcome: Outcome, width: int) -> list[Line]:
     else:
         gpus = outcome.virtual_gpus
         where = "" if gpus is None else f" on {_count(gpus, 'virtual GPU')}"
+        where += "" if outcome.ranks is None else f" in {_count(outcome.ranks, 'rank')}"
         end = f"; the program {outcome.program}"
     after = f" ({outcome.suppressed} suppressed)" if outcome.suppressed else ""
     if outcome.seconds is not None:

@@ -27,6 +27,9 @@ from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.surface import generators
 from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device_index, set_tag, tag_of
 
+if TYPE_CHECKING:
+    from samedevice.virtual.children import Children
+
 _Tensor: Final = torch.Tensor
 _storage_of: Final = torch._C.TensorBase.untyped_storage
 _DisableTorchFunction: Final = torch._C.DisableTorchFunction
@@ -153,6 +156,7 @@ class Engine:
         self.active = True
         self.stepped_over = 0
         self.listeners: list[Callable[[Any], None]] = []
+        self.children: Children | None = None
         self.entered_again: Callable[[], AbstractContextManager[None]] | None = None
         self._states = threading.local()
 
@@ -184,7 +188,9 @@ class Engine:
             state.exact = 0
 
     def diagnostics(self) -> list[Diagnostic]:
-        """The mistakes found so far, each once, in the order in which they were met."""
+        """The mistakes found so far, each once, in the order in which they were met; children's last."""
+        if self.children is not None:
+            return [diagnostic for diagnostic, _ in self.children.findings()]
         return [] if self.diagnoser is None else self.diagnoser.diagnostics()
 
     # -- tags ------------------------------------------------------------------------------------

@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from samedevice.model.errors import UserError
+from samedevice import inherit
+from samedevice.model.errors import MISSING_TORCH, UserError
 from samedevice.virtual.machine import GIB, Machine
+
+#: PyTorch's own limit, of its build for Linux
+MOST_GPUS = 120
 
 
 @contextmanager
@@ -19,6 +23,7 @@ def virtual_gpus(
     session: Any = None,
     max_batches: int | None = None,
     exact: bool = False,
+    folder: str | None = None,
 ) -> Iterator[Any]:
     """Run the block as on a machine with `count` GPUs.
 
@@ -35,6 +40,7 @@ def virtual_gpus(
         exact: judge every ATen operation. It is the reference: the default finds the same and is faster,
             because it looks inside a function only when its tensors are not all in one place.
         max_batches: end each DataLoader's iteration after so many batches.
+        folder: where this process leaves what it finds, for another that reports of all of them.
 
     Yields:
         the `Engine`: `.diagnostics()` are the mistakes found so far, each with its fix, with
@@ -45,22 +51,27 @@ def virtual_gpus(
     """
     if count < 1:
         raise UserError(f"a machine needs at least one virtual GPU, not {count}")
+    if count > MOST_GPUS:
+        raise UserError(f"PyTorch can use {MOST_GPUS} GPUs of a machine, not {count}")
     if on_mismatch not in ("raise", "report"):
         raise UserError(f'on_mismatch is "raise" or "report", not {on_mismatch!r}')
+    inherit.disarm()
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise UserError(
-            "virtual GPUs need PyTorch in this environment: install it (the CPU build is enough)"
-        ) from None
-    from samedevice.virtual.activation import Activation
+        raise UserError(MISSING_TORCH) from None
+    from samedevice.virtual.activation import Activation, running
 
     if diagnoser is None and on_mismatch == "report":
         from samedevice.virtual.diagnose import Diagnoser
 
         diagnoser = Diagnoser()
+    inherited = running()
+    if inherited is not None and inherited.inherited:
+        # A process of a program on virtual GPUs that makes its own has these.
+        inherited.leave()
     machine = Machine(count=count, gpu_memory=80 * GIB if gpu_memory is None else gpu_memory)
-    activation = Activation(machine, on_mismatch, diagnoser, session, max_batches, exact)
+    activation = Activation(machine, on_mismatch, diagnoser, session, max_batches, exact, folder)
     activation.enter()
     owner = os.getpid()
     try:
