@@ -14,7 +14,7 @@ from pathlib import Path
 _BLOCK = re.compile(
     r'^```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL
 )
-_NUMBERS = re.compile(r"\b\d+\.\d+(?=[ %,)\n])")
+_NUMBERS = re.compile(r"\b\d+\.\d+(?=[ %,)\n]|s\b)")
 
 #: commands that a page may show without the test running them: they install or need the network
 _SHOWN_ONLY = ("pip install ", "git clone ", "cd ", "scripts/", "source ")

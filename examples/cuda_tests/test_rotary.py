@@ -1,4 +1,7 @@
-"""The library's CUDA tests: skipped on every free runner, for want of a GPU."""
+"""The library's CUDA tests: skipped on every free runner, for want of a GPU.
+
+`pytest --virtual-gpus 1` runs them.
+"""
 
 import pytest
 import torch
