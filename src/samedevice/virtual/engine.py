@@ -17,8 +17,8 @@ import torch
 
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.scene import Action
-from samedevice.virtual import check
-from samedevice.virtual.callbacks import BUILTIN, python_kernel
+from samedevice.virtual import check, kernels, torchscript
+from samedevice.virtual.callbacks import BUILTIN
 from samedevice.virtual.errors import out_of_memory, uninitialized
 from samedevice.virtual.machine import Machine, OutOfMemory
 from samedevice.virtual.places import NOWHERE, here
@@ -34,6 +34,7 @@ _Tensor: Final = torch.Tensor
 _storage_of: Final = torch._C.TensorBase.untyped_storage
 _DisableTorchFunction: Final = torch._C.DisableTorchFunction
 _TO_COPY: Final = torch.ops.aten._to_copy.default
+_CONVOLUTION: Final = torch.ops.aten.convolution.default
 _in_backward: Final = torch._C._current_graph_task_id
 
 
@@ -155,8 +156,8 @@ class Engine:
         self.exact_backward = exact
         self.active = True
         self.stepped_over = 0
-        self.listeners: list[Callable[[Any], None]] = []
         self.children: Children | None = None
+        self.listeners: list[Callable[[Any], None]] = []
         self.entered_again: Callable[[], AbstractContextManager[None]] | None = None
         self._states = threading.local()
 
@@ -376,7 +377,9 @@ class Engine:
         elif device < 0:
             setattr(storage, ATTRIBUTE, Tag(device, birth))
         else:
-            setattr(storage, ATTRIBUTE, self.gpu_tag(device, birth, storage.nbytes()))
+            # Its operands are all on a GPU and so all tagged: what has no tag is new and has no attributes yet.
+            # A dictionary of its own is a third of the one that CPython makes for a first attribute.
+            storage.__dict__ = {ATTRIBUTE: self.gpu_tag(device, birth, storage.nbytes())}
 
     def stamp(
         self,
@@ -395,13 +398,18 @@ class Engine:
                 self.stamp(item, device, births, derived, func)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: int | None) -> Any:
+        on_gpu = device is not None and device >= 0
         if func.namespace not in BUILTIN:
-            kernel = python_kernel(func, device is not None and device >= 0)
-            if kernel is not None and self.entered_again is not None:
-                # Its own operations are judged too, as they would be on CUDA.
-                with self.entered_again():
-                    return kernel(*args, **kwargs)
-        return func(*args, **kwargs)
+            return kernels.run_custom(self, func, args, kwargs, on_gpu)
+        if func is _CONVOLUTION and torch._C._get_tracing_state() is not None:
+            with torchscript.recorded_in_the_trace():
+                return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except NotImplementedError as error:
+            if not on_gpu:
+                raise
+            return kernels.stand_in(self, func, args, kwargs, error)
 
     def _tag_result(
         self,
@@ -542,6 +550,8 @@ class Engine:
             name = frame.f_code.co_name
             if name == "_engine_run_backward":
                 return True
+            if frame.f_globals.get("__name__") == "samedevice.virtual.hooks":
+                return False  # what a hook returns is its own doing
             if name == "apply" and frame.f_code.co_filename.endswith("function.py"):
                 return False
             frame = frame.f_back

@@ -72,6 +72,12 @@ def line_of(code: CodeType, lasti: int) -> int:
 
 NOWHERE: Final = Place(None, 0, None, 0)
 
+#: one object for each point of the program, however many tensors are born there; by the identity of the code
+#: objects, which the places keep alive
+_known: dict[tuple[int, int, int, int], Place] = {}
+#: a program that compiles code as it runs must not be kept whole
+_MOST_KNOWN: Final = 20_000
+
 
 def here(depth: int = 1) -> Place:
     """The place of the running call, seen from `depth` frames up."""
@@ -85,7 +91,9 @@ def here(depth: int = 1) -> Place:
         if kind is None:
             kind = kind_of(code.co_filename)
         if kind == USER:
-            return Place(code, frame.f_lasti, inner, inner_lasti)
+            lasti = frame.f_lasti
+            place = _known.get((id(code), lasti, id(inner), inner_lasti))
+            return place if place is not None else _keep(code, lasti, inner, inner_lasti)
         if kind == PACKAGE and inner is None:
             inner = code
             inner_lasti = frame.f_lasti
@@ -93,6 +101,15 @@ def here(depth: int = 1) -> Place:
     if inner is not None:
         return Place(None, 0, inner, inner_lasti)
     return NOWHERE
+
+
+def _keep(code: CodeType, lasti: int, inner: CodeType | None, inner_lasti: int) -> Place:
+    """A new place, kept for the next tensor that is born there."""
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    place = Place(code, lasti, inner, inner_lasti)
+    _known[id(code), lasti, id(inner), inner_lasti] = place
+    return place
 
 
 #: user frames of an event's stack, outermost first: (code, instruction offset)
