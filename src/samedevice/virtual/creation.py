@@ -119,6 +119,8 @@ def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[s
         return move(engine, data, on, name_of(func), dtype, copy=bool(kwargs.get("copy")))
     if target is not None:
         kwargs["device"] = REAL_CPU
+    if isinstance(data, torch.TypedStorage):
+        args, kwargs = _in_host_memory(data, args, kwargs)
     with torch._C.DisableTorchFunction():
         result = func(*args, **kwargs)
         shares_memory = func is not torch.tensor and not isinstance(
@@ -136,6 +138,31 @@ def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[s
     if pinned:
         _mark_pinned(result)
     return result
+
+
+def _in_host_memory(data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The arguments with a typed storage that C++ can read item by item: each is a tensor on its device."""
+    untyped = data._untyped_storage
+    plain = torch._C.StorageBase.__new__(torch.UntypedStorage, untyped.nbytes())
+    plain.copy_(untyped)
+    copied = torch.TypedStorage(wrap_storage=plain, dtype=data.dtype, _internal=True)
+    if args:
+        return (copied, *args[1:]), kwargs
+    return args, {name: copied if value is data else value for name, value in kwargs.items()}
+
+
+def sparse(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A sparse tensor of the parts that are given: `device=` moves them there first."""
+    spec = kwargs.get("device")
+    target = default_device(engine, func) if spec is None else resolve(spec, engine.machine)
+    if not isinstance(target, int) or target == META:
+        return engine.plain(func, args, kwargs) if target is None else create(engine, func, args, kwargs)
+
+    def there(part: Any) -> Any:
+        return move(engine, part, target, name_of(func)) if isinstance(part, _Tensor) else part
+
+    args = tuple(map(there, args))
+    return create(engine, func, args, {name: there(part) for name, part in kwargs.items()})
 
 
 def from_numpy(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -221,6 +248,12 @@ TABLE: Final[dict[Any, Handler]] = {
     torch.as_tensor: from_data,
     torch.asarray: from_data,
     torch.from_file: from_numpy,
+    torch.sparse_coo_tensor: sparse,
+    torch.sparse_csr_tensor: sparse,
+    torch.sparse_csc_tensor: sparse,
+    torch.sparse_bsr_tensor: sparse,
+    torch.sparse_bsc_tensor: sparse,
+    torch.sparse_compressed_tensor: sparse,
     _Tensor.new_tensor: new_tensor,
     _Tensor.new: new,
 }

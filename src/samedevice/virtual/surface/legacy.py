@@ -12,6 +12,7 @@ from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, device_name
+from samedevice.virtual.warned import warn_once
 
 _Disable: Final = torch._C.DisableTorchFunction
 
@@ -27,6 +28,14 @@ _TYPES: Final = (
     ("CharTensor", torch.int8, "signed char"),
     ("ByteTensor", torch.uint8, "unsigned char"),
     ("BoolTensor", torch.bool, "bool"),
+)
+_NO_LONGER_RECOMMENDED: Final = (
+    "The torch.cuda.*DtypeTensor constructors are no longer recommended. It's best to use methods such as "
+    "torch.tensor(data, dtype=*, device='cuda') to create tensors."
+)
+_DEPRECATED: Final = (
+    "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+    "torch.set_default_device() as alternatives."
 )
 _SPELLINGS: Final = {dtype: spelling for _, dtype, spelling in _TYPES}
 
@@ -51,6 +60,8 @@ class tensortype(type):  # noqa: N801 - torch's own name
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         engine = cls.engine
+        if cls.is_cuda:
+            warn_once(_NO_LONGER_RECOMMENDED)
         name = f"{cls.__module__}.{cls.__name__}"
         kind = "cuda" if cls.is_cuda else "cpu"
         where = resolve(kind, engine.machine)
@@ -120,6 +131,7 @@ def _default_type(patches: Patches) -> None:
         if not isinstance(kind, tensortype):
             real(kind)
             return
+        warn_once(_DEPRECATED)
         if not kind.dtype.is_floating_point:
             raise TypeError("only floating-point types are supported as the default type")
         torch.set_default_dtype(kind.dtype)

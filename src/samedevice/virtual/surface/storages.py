@@ -93,6 +93,8 @@ def install(patches: Patches, engine: Any) -> None:
     def share_cuda(self: Any) -> Any:
         if machine.in_forked_child:
             raise uninitialized()
+        if self.device.type != "cuda":
+            raise RuntimeError("_share_cuda_: only available on CUDA")
         handle = self._share_filename_cpu_()
         self._shared_incref()  # until it is received
         return self.device.index, handle, self.nbytes(), 0, b"", 0, b"", False
