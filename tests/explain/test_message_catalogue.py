@@ -26,7 +26,8 @@ def test_every_wording_matches_its_example(family: Family, wording) -> None:
 def test_the_catalogue_covers_what_pytorch_refuses() -> None:
     kinds = {family.kind for family in families()}
 
-    assert kinds >= set(Kind)
+    # of a kernel on another GPU no message says so: an illegal access may be anything
+    assert kinds >= set(Kind) - {Kind.KERNEL}
 
 
 def test_every_family_names_causes_that_exist() -> None:

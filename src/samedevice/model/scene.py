@@ -27,6 +27,7 @@ class Kind(StrEnum):
     FORK = "fork"  # CUDA in a forked process
     LEAF = "leaf"  # an optimizer was given what a move left of a parameter
     DTYPE = "dtype"  # operands of different dtypes
+    KERNEL = "kernel"  # a kernel of the program's own, launched on another GPU than its tensors'
 
 
 class Holder(StrEnum):

@@ -66,9 +66,10 @@ class LoadWithoutMapLocation(Rule):
             return Recognition(
                 message="the checkpoint asks for a device that this machine does not have",
                 location=scene.raised,
-                confidence=Confidence.CERTAIN,
+                confidence=Confidence.LIKELY,
                 evidence=story(scene),
                 help="Say where to restore it: `map_location=device`",
+                notes=("A machine with more GPUs would load it: `--gpus` sets how many are virtual",),
             )
         if culprit is None or culprit.holder in (Holder.PARAMETER, Holder.BUFFER, Holder.OPTIMIZER_STATE):
             return None

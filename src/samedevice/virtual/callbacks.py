@@ -72,12 +72,3 @@ def seeing_devices(activation: "Activation", function: Callable[..., Any]) -> Ca
             return function(*args, **kwargs)
 
     return call
-
-
-def python_kernel(func: Any, on_gpu: bool) -> Callable[..., Any] | None:
-    """The Python kernel of a custom operator made with `torch.library.custom_op`, if it has one."""
-    definition = torch._library.custom_ops.OPDEFS.get(func._schema.name)
-    if definition is None:
-        return None
-    kernels = definition._backend_fns
-    return kernels.get("cuda" if on_gpu else "cpu") or kernels.get(None)

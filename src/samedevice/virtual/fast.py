@@ -129,6 +129,10 @@ class FastTier:
         state.call = (func, args, kwargs)
         try:
             result = func(*args, **kwargs)
+        except NotImplementedError as error:
+            if common is None or common < 0 or not str(error).startswith("Could not run '"):
+                raise
+            return self.exact(func, args, kwargs)  # CUDA may have the kernel that the CPU lacks
         finally:
             state.call = before
         cls = result.__class__

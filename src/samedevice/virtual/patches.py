@@ -33,6 +33,14 @@ class Patches:
         mapping[key] = value
         return None if old is _ABSENT else old
 
+    def replaced_attributes(self) -> list[tuple[Any, str, Any]]:
+        """(owner, name, value before) of every attribute that was there before it was replaced."""
+        return [
+            (owner, name, old)
+            for kind, owner, name, old in self._undo
+            if kind == "attribute" and old is not _ABSENT
+        ]
+
     def on_undo(self, action: Any) -> None:
         """Call `action()` when everything is undone, in its place of the reverse order."""
         self._undo.append(("call", action, None, None))

@@ -13,6 +13,7 @@ from samedevice.model.scene import Action, Holder, Kind, Operand, Scene, Step
 from samedevice.program.files import USER, kind_of, shown
 from samedevice.program.frames import Spot, line_location
 from samedevice.program.values import is_tensor
+from samedevice.torch_facts.messages.catalogue import match_message
 from samedevice.virtual.steps import frame_fact, step_of_birth
 from samedevice.virtual.tags import device_index, device_name, tag_of
 
@@ -21,7 +22,15 @@ KNOWN: Final = (
     (re.compile(r"Cannot re-initialize CUDA in forked subprocess"), Kind.FORK),
     (re.compile(r"can't optimize a non-leaf Tensor"), Kind.LEAF),
     (re.compile(r"Found two parameters on different devices"), Kind.OPERANDS),
+    (re.compile(r"Attempting to deserialize object on (?:a )?CUDA device"), Kind.LOAD),
 )
+
+#: the end of a dtype's name in C++ ("Half", "c10::Half", "torch.cuda.HalfTensor") -> torch's name
+DTYPES: Final = {
+    "Float": "float32", "float": "float32", "Double": "float64", "double": "float64", "Half": "float16",
+    "BFloat16": "bfloat16", "Long": "int64", "long": "int64", "Int": "int32", "int": "int32", "Byte": "uint8",
+    "Bool": "bool", "bool": "bool",
+}  # fmt: skip
 
 WORKER_LINE: Final = re.compile(
     r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE
@@ -32,10 +41,13 @@ def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
     """The scene of an exception that names a placement mistake, None for any other."""
     text = str(error)
     kind = next((k for pattern, k in KNOWN if pattern.search(text)), None)
+    dtypes = _dtypes_of(error) if kind is None else ()
+    if dtypes:
+        kind = Kind.DTYPE
     spots = _user_spots(error.__traceback__)
     if kind is None or not spots:
         return None
-    extra: dict[str, object] = {"family": str(kind)}
+    extra: dict[str, object] = {"family": str(kind), "dtypes": dtypes}
     operands: tuple[Operand, ...] = ()
     message = text
     if kind is Kind.FORK:
@@ -58,6 +70,23 @@ def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
         gpus=gpus,
         extra=extra,
     )
+
+
+def _dtypes_of(error: BaseException) -> tuple[str, ...]:
+    """The element types that a message says do not fit; () for any other message."""
+    if type(error) is not RuntimeError:
+        return ()
+    match = match_message(str(error))
+    # "expected scalar type" are also the words of CPU kernels whose counterparts on a GPU are less strict.
+    if (
+        match is None
+        or match.family.name != "operand-dtypes"
+        or match.text.startswith("expected scalar type")
+    ):
+        return ()
+    names = [match.fields.get(key, "") for key in ("dt1", "dt2", "dt3", "t1", "t2")]
+    found = (re.sub(r"^(?:.*[:.])?(?:CPU|CUDA)?|(?:Tensor|Type)$", "", name) for name in names if name)
+    return tuple(dict.fromkeys(DTYPES[name] for name in found if name in DTYPES))
 
 
 def _user_spots(traceback: TracebackType | None) -> list[Spot]:

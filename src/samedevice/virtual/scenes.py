@@ -47,7 +47,7 @@ KINDS: Final = {
     "load": Kind.LOAD,
     "fork": Kind.FORK,
     "dtype": Kind.DTYPE,
-    "rng-state": Kind.HOST_ONLY,
+    "kernel-on-other-gpu": Kind.KERNEL,
 }
 
 
@@ -166,6 +166,10 @@ class SceneBuilder:
         if self.kind is Kind.GRADIENT:
             at = self.refusal.blamed
             return (len(operands) - 1 if at is None else at), common
+        if self.kind is Kind.KERNEL or self.refusal.family == "rng-state":
+            return self.refusal.blamed, common
+        if self.kind is Kind.DTYPE:
+            return None, None
         devices = [o.device for o in operands]
         gpus = [d for d in dict.fromkeys(devices) if d.startswith("cuda")]
         if "meta" in devices:

@@ -15,6 +15,7 @@ FAMILIES = (
             wording("mat1 and mat2 must have the same dtype, but got {dt1:name} and {dt2:name}", "mat1 and mat2 must have the same dtype, but got Float and Half", "2.0"),
             wording("mat1 and mat2 must have the same dtype", "mat1 and mat2 must have the same dtype", "1.12"),
             wording("expected m1 and m2 to have the same dtype, but got: {dt1:name} != {dt2:name}", "expected m1 and m2 to have the same dtype, but got: float != c10::Half", "2.0"),
+            wording("expected mat1 and mat2 to have the same dtype, but got: {dt1:name} != {dt2:name}", "expected mat1 and mat2 to have the same dtype, but got: float != c10::Half", "2.0"),
             wording("self and mat2 must have the same dtype, but got {dt1:name} and {dt2:name}", "self and mat2 must have the same dtype, but got Half and Float", "2.1"),
             wording("expected scalar type {dt1:name} but found {dt2:name}", "expected scalar type Half but found Float", "1.0"),
             wording("Expected object of scalar type {dt1:name} but got scalar type {dt2:name} for argument #{number:int} '{arg}'", "Expected object of scalar type Float but got scalar type Double for argument #2 'mat2' in call to _th_mm", "1.0", "1.9"),
