@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samedevice.virtual import typenames
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.functions import Functions
+from samedevice.virtual.tags import is_wrapper
 
 _DisableTorchFunction = torch._C.DisableTorchFunction
 
@@ -56,5 +57,7 @@ class VirtualDispatchMode(TorchDispatchMode):
         self.engine = engine
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types and any(map(is_wrapper, types)):
+            return NotImplemented  # it calls the operations on what it wraps; those are judged
         with _DisableTorchFunction():
             return self.engine.dispatch(func, args, kwargs or {})

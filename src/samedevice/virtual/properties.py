@@ -103,6 +103,8 @@ def _assigned_gradient(tensor: torch.Tensor, gradient: torch.Tensor, wanted: int
 
 def set_storage(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tensor.set_(source)`: the storage must be on the tensor's device."""
+    if torch._C._meta_in_tls_dispatch_include():
+        return func(*args, **kwargs)  # a wrapper subclass lets its result alias its operand
     tensor = args[0]
     source = args[1] if len(args) > 1 else kwargs.get("source")
     with _Disable():

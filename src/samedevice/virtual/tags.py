@@ -42,12 +42,35 @@ class Tag:
         self.nbytes = nbytes
 
 
+PLAIN: Final = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def is_wrapper(cls: Any) -> bool:
+    """Whether tensors of this class are made of others and dispatch to them (DTensor and its kin)."""
+    return hasattr(cls, "__tensor_flatten__")
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that holds the data: the first inner one of a wrapper subclass, else itself."""
+    while is_wrapper(tensor.__class__):
+        inner = getattr(tensor, "_local_tensor", None)  # DTensor's flattening costs much more
+        if inner is None:
+            names = tensor.__tensor_flatten__()[0]
+            if not names:
+                break
+            inner = getattr(tensor, names[0])
+        tensor = inner
+    return tensor
+
+
 def tag_of(tensor: torch.Tensor) -> Tag | None:
     """The tag of the tensor's storage, None when it has none.
 
-    Tensors without a storage of their own (sparse layouts, functorch wrappers, wrapper
-    subclasses) carry the tag themselves, or inherit it from what they wrap.
+    Tensors without a storage of their own (sparse layouts, functorch wrappers) carry the tag
+    themselves, or inherit it from what they wrap, as wrapper subclasses (DTensor) do.
     """
+    if tensor.__class__ not in PLAIN:
+        tensor = unwrapped(tensor)
     try:
         storage = _storage_of(tensor)
     except (NotImplementedError, RuntimeError):
@@ -67,6 +90,8 @@ def _tag_without_storage(tensor: torch.Tensor) -> Tag | None:
 
 def set_tag(tensor: torch.Tensor, tag: Tag) -> None:
     """Tag the tensor's storage (or the tensor itself where it has none)."""
+    if tensor.__class__ not in PLAIN:
+        tensor = unwrapped(tensor)
     try:
         storage = _storage_of(tensor)
     except (NotImplementedError, RuntimeError):
