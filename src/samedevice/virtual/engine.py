@@ -25,7 +25,18 @@ from samedevice.virtual.places import NOWHERE, here
 from samedevice.virtual.provenance import Birth, Session, roots_of
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.surface import generators
-from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, Tag, device_index, set_tag, tag_of
+from samedevice.virtual.tags import (
+    ATTRIBUTE,
+    CPU,
+    META,
+    PLAIN,
+    UNSETTLED,
+    Tag,
+    device_index,
+    set_tag,
+    tag_of,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from samedevice.virtual.children import Children
@@ -209,7 +220,7 @@ class Engine:
         if device < 0:
             return Tag(device, birth)
         try:
-            nbytes = _storage_of(tensor).nbytes()
+            nbytes = _storage_of(unwrapped(tensor)).nbytes()
         except (NotImplementedError, RuntimeError):
             nbytes = 0
         return self.gpu_tag(device, birth, nbytes)
@@ -420,6 +431,8 @@ class Engine:
         state: ThreadState,
         derived: bool,
     ) -> None:
+        if tensor.__class__ not in PLAIN:
+            tensor = unwrapped(tensor)
         try:
             storage = _storage_of(tensor)
         except (NotImplementedError, RuntimeError):
