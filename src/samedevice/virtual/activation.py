@@ -11,10 +11,12 @@ from samedevice.virtual import (
     callbacks,
     children,
     creation,
+    distributed,
     events,
     functions,
     gradients,
     hooks,
+    importers,
     loaders,
     properties,
     surface,
@@ -68,6 +70,7 @@ class Activation:
             _running = self
         try:
             surface.install(self.patches, self.machine, self)
+            distributed.install(self.patches, self)
             functions.see_through_python_functions(self.patches)
             gradients.install(self.patches, self.engine)
             hooks.install(self.patches, self.engine)
@@ -79,6 +82,7 @@ class Activation:
             torchscript.install(self.patches, self.engine)
             warned.install(self.patches)
             self.children.install(self.patches)
+            importers.follow(self.patches)
             self.engine.entered_again = self.entered_again
             self.functions = Functions(self.engine, surface.HANDLERS)
             self.enter_thread()
