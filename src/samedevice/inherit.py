@@ -8,7 +8,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ def arm() -> None:
     if "torch" in sys.modules:
         enter()
         return
-    _finder = Finder()
+    _finder = Finder("torch", lambda module: enter())
     sys.meta_path.insert(0, _finder)
 
 
@@ -70,15 +70,17 @@ def enter() -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds torch as the other finders do, and enters when it has been imported."""
+    """Finds one module as the other finders do, and does something when it has been imported."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self.name = name
+        self.then = then
         self.looking = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or self.looking:
+        if name != self.name or self.looking:
             return None
         self.looking = True
         try:
@@ -86,15 +88,16 @@ class Finder(importlib.abc.MetaPathFinder):
         finally:
             self.looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = Loader(spec.loader)  # type: ignore[assignment]
+            spec.loader = Loader(spec.loader, self.then)  # type: ignore[assignment]
         return spec
 
 
 class Loader:
-    """Runs a module with its own loader, then enters."""
+    """Runs a module with its own loader, then does what there is to do."""
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: Any, then: Callable[[ModuleType], None]) -> None:
         self.real = real
+        self.then = then
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -107,4 +110,4 @@ class Loader:
             module.__spec__.loader = self.real
         module.__loader__ = self.real
         self.real.exec_module(module)
-        enter()
+        self.then(module)

@@ -158,6 +158,11 @@ def shared_folder() -> str:
     return folder
 
 
+def one_of_others() -> bool:
+    """Whether this is a rank other than the first."""
+    return "WORLD_SIZE" in os.environ and number("RANK") > 0
+
+
 def number(name: str) -> int:
     """A whole number of the environment, 0 where there is none."""
     text = os.environ.get(name, "")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from samedevice.cli import Parser
@@ -20,8 +21,10 @@ from samedevice.cli.check import (
     _seconds,
     _size,
     _time_limit,
+    gpus_of_node,
     split_words,
 )
+from samedevice.cli.membership import one_of_others
 from samedevice.cli.output import wants_color, width_of, write_atomically
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
@@ -51,6 +54,7 @@ examples:
   samedevice profile --max-batches 20 --html report.html train.py
   samedevice profile --pcie gen5x16 --format json --output after.json train.py
   samedevice diff before.json after.json
+  torchrun --nproc-per-node 2 -m samedevice profile train.py     rank 0 is told
 
 Options of samedevice stand before the script, options of the program after it.
 
@@ -71,7 +75,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--real", action="store_true", help="run on the real device and measure")
-    add("--gpus", type=_positive, default=1, metavar="N", help="number of virtual GPUs (default: 1)")
+    add(
+        "--gpus",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="number of virtual GPUs (default: 1, under torchrun one a process)",
+    )
     add("--gpu-memory", type=_size, default=None, metavar="SIZE", help="memory of each virtual GPU, as 24GB")
     add(
         "--max-batches", type=_positive, default=None, metavar="K", help="end each DataLoader after K batches"
@@ -101,6 +111,7 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(own)
     if options.real and options.max_batches:
         raise UserError("`--max-batches` works on virtual GPUs only; leave out `--real`")
+    options.gpus = options.gpus or gpus_of_node()
     return profile(program_from(rest), options)
 
 
@@ -139,8 +150,11 @@ def profile(program: Program, options: argparse.Namespace) -> int:
         notes=tuple(notes),
         seconds=time.monotonic() - started,
     )
-    audits.write_page(outcome, found, inventory, folder)
-    _write(outcome, found, options, paths, folder)
+    if one_of_others():
+        outcome = replace(outcome, diagnostics=())  # ranks do the same: the first one tells of it
+    else:
+        audits.write_page(outcome, found, inventory, folder)
+        _write(outcome, found, options, paths, folder)
     if isinstance(ending.exception, KeyboardInterrupt):
         return 130
     failed = ending.status != 0 and not isinstance(ending.exception, TimeUp)

@@ -27,6 +27,7 @@ from samedevice.virtual.surface import (
     parallel,
     profiling,
     runtime,
+    ray,
     serialization,
     states,
     storages,
@@ -60,3 +61,5 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     profiling.install(patches, activation)
     autocast.install(patches, engine)
     threads.install(patches, activation)
+    ray.install(patches, machine)
+    triton.install(patches, activation)
