@@ -8,6 +8,7 @@ from samedevice.virtual.machine import OutOfMemory
 
 _INITIALIZATION_ERROR = 3
 _INVALID_DEVICE = 101
+_STREAM_CAPTURE_UNSUPPORTED = 900
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -41,6 +42,16 @@ def uninitialized() -> BaseException:
         _INITIALIZATION_ERROR,
         "initialization error",
         "\nSearch for `cudaErrorInitializationError' in "
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.",
+    )
+
+
+def capturing() -> BaseException:
+    """Waiting for the GPU while a CUDA graph is captured."""
+    return cuda_error(
+        _STREAM_CAPTURE_UNSUPPORTED,
+        "operation not permitted when stream is capturing",
+        "\nSearch for `cudaErrorStreamCaptureUnsupported' in "
         "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.",
     )
 

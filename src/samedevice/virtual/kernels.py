@@ -81,8 +81,6 @@ def _is_gpu_code(error: BaseException) -> bool:
     """Raised inside a package whose code needs a GPU, or because it is not installed."""
     if isinstance(error, ImportError):
         return str(error.name or "").partition(".")[0] in _GPU_PACKAGES
-    if isinstance(error, NotImplementedError) and "samedevice cannot run" in str(error):
-        return True
     traceback = error.__traceback__
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))

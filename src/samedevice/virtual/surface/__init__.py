@@ -33,6 +33,7 @@ from samedevice.virtual.surface import (
     storages,
     streams,
     threads,
+    triton,
 )
 
 HANDLERS: dict[Any, Callable[..., Any]] = {**accelerator.HANDLERS}

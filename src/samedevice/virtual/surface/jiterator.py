@@ -22,9 +22,15 @@ def install(patches: Patches, engine: Any) -> None:
             refusal = tensor_iterator.compare(operands, [], operands.operands, False)
         if refusal is not None:
             engine.refuse(refusal)
-        raise NotImplementedError(
-            f"samedevice cannot run the CUDA kernel '{self.kernel_name}' on a virtual GPU: torch.cuda.jiterator "
-            "compiles CUDA code"
+        engine.session.note(
+            f"the CUDA kernel `{self.kernel_name}` of `torch.cuda.jiterator` was not run: its results are zeros "
+            "here, and what is computed from them means nothing"
         )
+        dtype = tensors[0].dtype
+        for tensor in tensors[1:]:
+            dtype = torch.promote_types(dtype, tensor.dtype)
+        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        made = [torch.zeros(shape, dtype=dtype, device=tensors[0].device) for _ in range(self.num_outputs)]
+        return made[0] if self.num_outputs == 1 else tuple(made)
 
     patches.set(jiterator._JittedFunction, "__call__", call)

@@ -153,8 +153,8 @@ class Stream(metaclass=_StandIn):
         """Nothing is outstanding."""
 
     def is_capturing(self) -> bool:
-        """Graphs are not captured."""
-        return False
+        """Whether a graph is captured on it."""
+        return torch.cuda.is_current_stream_capturing() and self == torch.cuda.current_stream()
 
     def record_event(self, event: Any = None) -> Any:
         """Record an event here and now; a new one unless given."""
