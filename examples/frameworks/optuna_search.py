@@ -48,7 +48,7 @@ def objective(trial: optuna.Trial) -> float:
 study = optuna.create_study(
     sampler=optuna.samplers.TPESampler(seed=0), pruner=optuna.pruners.MedianPruner(n_startup_trials=3)
 )
-study.optimize(objective, n_trials=8, gc_after_trial=True)
+study.optimize(objective, n_trials=6)
 for trial in study.trials:
     print(trial.number, trial.state.name, trial.value, trial.params)
 print("best", study.best_params, study.best_value)

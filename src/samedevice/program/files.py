@@ -2,7 +2,9 @@
 
 import os
 import site
+import sys
 import sysconfig
+import tempfile
 from importlib.util import find_spec
 from typing import Final
 
@@ -75,9 +77,22 @@ def _classify(filename: str) -> int:
     if path.startswith(ours):
         return SKIP
     # site-packages usually lies inside the standard library's folder, so it is asked first.
-    if path.startswith(installed):
+    if path.startswith(installed) or _maker_of(path) is not None:
         return PACKAGE
     return SKIP if path.startswith(standard) else USER
+
+
+def _maker_of(path: str) -> str | None:
+    """The installed package that wrote the file for itself, None for any other file.
+
+    torch-geometric writes modules into the folder for temporary files and names them after the module that
+    they belong to: `torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x3k.py`.
+    """
+    package, dot, _ = os.path.basename(path).removesuffix(".py").partition(".")
+    if not dot or not package or not path.startswith(os.path.join(tempfile.gettempdir(), "")):
+        return None
+    origin = getattr(sys.modules.get(package), "__file__", None)
+    return package if isinstance(origin, str) and kind_of(origin) == PACKAGE else None
 
 
 def package_of(filename: str) -> str | None:
@@ -88,7 +103,7 @@ def package_of(filename: str) -> str | None:
     for folder in _cached_folders[1]:
         if path.startswith(folder):
             return path[len(folder) :].split(os.sep)[0].removesuffix(".py")
-    return None
+    return _maker_of(path)
 
 
 def shown(filename: str) -> str:

@@ -64,6 +64,8 @@ class Diagnoser:
         self.editable: Callable[[str], bool] = _users
         self._seen: dict[Key, Verdict] = {}
         self._blamed: set[int] = set()
+        #: where a mistake's tensor was born, and its device -> the first mistake told of it
+        self._born: dict[tuple[Location, str], Mistake] = {}
         self._rules = sorted(all_rules().values(), key=lambda r: -r.specificity)
 
     @property
@@ -91,6 +93,7 @@ class Diagnoser:
         self.mistakes.clear()
         self._seen.clear()
         self._blamed.clear()
+        self._born.clear()
 
     def died(self, error: BaseException, engine: "Engine") -> bool:
         """The program ended with this exception; True when it is a placement mistake of its own."""
@@ -137,14 +140,34 @@ class Diagnoser:
         """The mistake with this cause, a new one if it was not met before."""
         own = recognition.cause
         cause = (rule.name, own if own is not None else _line(recognition.location))
-        mistake = self.mistakes.get(cause)
+        mistake = self.mistakes.get(cause) or self._told(recognition, scene)
         if mistake is None:
             fixes = fixes_of(rule, recognition, scene, Sites(START, names, self.editable))
             diagnostic = diagnostic_of(rule, recognition, scene)
             if fixes:
                 diagnostic = replace(diagnostic, fix=fixes[0])
             mistake = self.mistakes[cause] = Mistake(diagnostic, fixes)
+            culprit = scene.culprit
+            if culprit is not None and culprit.born is not None and culprit.born.location is not None:
+                self._born.setdefault((culprit.born.location, culprit.device), mistake)
         return mistake
+
+    def _told(self, recognition: Recognition, scene: Scene) -> Mistake | None:
+        """The mistake that was told already where another rule would now blame a birth for it.
+
+        The tensors that one call makes are out of place for one reason. And what a package makes in
+        the very call that is refused, on a device that it asks somebody for, follows the stray.
+        """
+        born = None if scene.culprit is None else scene.culprit.born
+        if scene.culprit is None or born is None or recognition.location != born.location:
+            return None
+        told = self._born.get((born.location, scene.culprit.device))
+        if told is None and born.package is not None and born.explicit_device:
+            for mistake in self.mistakes.values():
+                raised = mistake.diagnostic.raised
+                if raised is not None and raised.location == born.location:
+                    return mistake
+        return told
 
     def fixes(self) -> tuple[tuple[Fix, ...], ...]:
         """For each of the diagnostics the edits that may take it out, the best first."""

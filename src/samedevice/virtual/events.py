@@ -11,7 +11,7 @@ from samedevice.model.scene import Action
 from samedevice.virtual.devices import resolve
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
-from samedevice.virtual.provenance import Birth, Happened, ModuleMade, ModuleMoved, reference
+from samedevice.virtual.provenance import Birth, ByIdentity, Happened, ModuleMade, ModuleMoved, reference
 from samedevice.virtual.tags import CPU, tag_of
 
 if TYPE_CHECKING:
@@ -39,10 +39,16 @@ def _watch_modules(patches: Patches, engine: "Engine") -> None:
 
     patches.set(module, "__init__", initialise)
 
+    parts = ByIdentity()  # a model moved in a loop keeps one list of what it contains
+
     def record(self: Any, device: int | None, function: str) -> None:
         ref = reference(self)
         if device is not None and ref is not None:
-            session.record(ModuleMoved(ref, type(self).__name__, device, function, here(3)))
+            inside = tuple(r for r in map(reference, self.modules()) if r is not None)
+            known = parts.get(self)
+            if known is None or known != inside:
+                parts[self] = known = inside
+            session.record(ModuleMoved(ref, type(self).__name__, device, function, here(3), known))
 
     moved_to, moved_to_gpu, moved_to_cpu = module.to, module.cuda, module.cpu
 

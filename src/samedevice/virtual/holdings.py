@@ -116,8 +116,8 @@ class Holdings:
         return module
 
     def moves_of(self, module: Any) -> list[ModuleMoved]:
-        """Moves of the module itself or of a module that contains it, in order."""
-        concerned = set()
+        """Moves of the module itself or of a module that contains or contained it, in order."""
+        moved, concerned = module, set()
         while id(module) not in concerned:
             concerned.add(id(module))
             parent = self.census.registered.get(id(module))
@@ -127,7 +127,8 @@ class Holdings:
         return [
             event
             for event in self.session.events
-            if isinstance(event, ModuleMoved) and id(alive(event.module)) in concerned
+            if isinstance(event, ModuleMoved)
+            and (id(alive(event.module)) in concerned or any(alive(m) is moved for m in event.inside))
         ]
 
     def made(self, module: Any) -> ModuleMade | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.utils.data import dataloader
 
 from samedevice.model.scene import Action
-from samedevice.virtual.engine import tensors_in
+from samedevice.runtime.structure import inner_tensors
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth
@@ -16,6 +16,9 @@ from samedevice.virtual.tags import CPU, Tag, device_index, set_tag, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
+
+#: objects of one batch that are searched for tensors
+MOST_OBJECTS: Final = 1_000
 
 
 def install(patches: Patches, engine: "Engine", max_batches: int | None) -> None:
@@ -64,7 +67,8 @@ def _label(batch: Any, started: int) -> None:
     """Tensors collated for this batch were born in the loop that asks for it."""
     place = here(3)
     with torch._C.DisableTorchFunction():
-        for tensor in tensors_in((batch,)):
+        # A batch may be an object of the program's own, or of a package.
+        for tensor in inner_tensors(batch, MOST_OBJECTS):
             if device_index(tensor) != CPU:
                 continue
             tag = tag_of(tensor)

@@ -12,16 +12,18 @@ from samedevice.program.frames import (
     Spot,
     scope_of,
     spot_of,
+    text_of,
     user_frames,
 )
 from samedevice.program.owners import Seat
-from samedevice.program.values import is_module
+from samedevice.program.values import evaluate_in, is_module
 from samedevice.virtual.entries import is_record, names_in, read_entry
 from samedevice.virtual.holdings import Holdings, is_data, keeping
 from samedevice.virtual.placements import Placements
 from samedevice.virtual.provenance import Birth
 from samedevice.virtual.steps import (
     spot_of_place,
+    step_at,
     step_of_birth,
     step_of_event,
     step_of_statement,
@@ -278,16 +280,35 @@ class OperandReader:
 
     # -- how it came into the program's functions --------------------------------------------------
 
+    def _attribute_handed_on(self, seats: list[Seat], before: int | None) -> Entry | None:
+        """The running line that reads the tensor as an object's attribute, outside of where it has a name."""
+        tensors = {id(seat.value) for seat in seats if _holder(seat) is Holder.ATTRIBUTE}
+        for frame in self.holdings.frames[:-1][:before] if tensors else ():
+            spot = spot_of(frame)
+            for node in ast.walk(spot.node) if isinstance(spot.node, ast.expr) else ():
+                if isinstance(node, ast.Attribute) and id(evaluate_in(node, frame)) in tensors:
+                    used = step_at(spot, Action.RECEIVED, "used")
+                    return Entry(text_of(node, spot.filename), used, function=frame.f_code.co_name)
+        return None
+
+    def _read_in(self, frame: int) -> set[str]:
+        """The names that the running line of a frame reads."""
+        spot = spot_of(self.holdings.frames[frame])
+        return names_in(spot.node or spot.statement)
+
     def _entry(self, birth: Birth | None, tag: Tag | None) -> Entry | None:
         seats = self.holdings.seats_of(tag) if tag is not None else []
         if not seats and birth is not None:
             seats = self.holdings.seats_of_birth(birth)
         named = [s for s in seats if s.frame >= 0 and _is_local(s)]
-        if not named:
-            return None
-        outermost = min(s.frame for s in named)
+        handing = [s.frame for s in named if s.chain()[0].key in self._read_in(s.frame)]
+        attribute = self._attribute_handed_on(seats, min(handing, default=None))
+        if attribute is not None or not named:
+            return attribute
+        # The outermost function that hands it on; a caller further out may know it by name as well.
+        outermost = min(handing or (s.frame for s in named))
         frame = self.holdings.frames[outermost]
-        used = names_in(spot_of(frame).node or spot_of(frame).statement)
+        used = self._read_in(outermost)
         seat = min(
             (s for s in named if s.frame == outermost), key=lambda s: (s.chain()[0].key not in used, s.depth)
         )

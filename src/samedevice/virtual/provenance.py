@@ -120,13 +120,17 @@ def roots_of(births: "list[Birth]") -> "tuple[Birth, ...]":
 
 @dataclass(slots=True)
 class ModuleMoved:
-    """`Module.to`, `cuda` or `cpu` ran on a module."""
+    """`Module.to`, `cuda` or `cpu` ran on a module.
+
+    `inside`: the modules that it contained then, itself included.
+    """
 
     module: "weakref.ref[Any]"
     class_name: str
     device: int
     function: str
     place: Place
+    inside: "tuple[weakref.ref[Any], ...]" = ()
     seq: int = field(default_factory=lambda: next(_clock))
     #: the whole stack of user code, so that two events can be put in order in the function they share
     trail: Trail = field(default_factory=lambda: trail(2))
@@ -244,7 +248,9 @@ class Session:
     def forget_the_dead(self) -> None:
         """Drop what happened to objects that are gone, so that many programs can share one session."""
         self.events = [
-            e for e in self.events if _lives(e.module if isinstance(e, ModuleMoved) else e.subject)
+            e
+            for e in self.events
+            if (any(map(_lives, e.inside)) if isinstance(e, ModuleMoved) else _lives(e.subject))
         ]
         if len(self.tensor_moves) <= MOST_LINES:
             return

@@ -1,0 +1,91 @@
+"""torch-geometric on virtual GPUs."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+from tests.frameworks.running import EXAMPLES, found, line_of, run  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+
+def test_the_example_prints_the_numbers_of_the_cpu_and_nothing_is_found() -> None:
+    script = EXAMPLES / "torch_geometric_graphs.py"
+    on_cpu, on_gpu = run(script), run(script, 1)
+
+    assert on_gpu.printed == on_cpu.printed
+    assert on_gpu.diagnostics == []
+
+
+PROGRAM = """
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+from torch_geometric.datasets import FakeDataset
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GCNConv, GINConv, global_mean_pool
+
+device = torch.device("cuda")
+"""
+
+MISTAKES = {
+    "edges made by hand stay on the CPU": (
+        "factory-without-device",
+        """
+data = Data(x=torch.randn(4, 3), y=torch.tensor([0, 1, 0, 1])).to(device)
+ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])  # mistake
+model = GCNConv(3, 2).to(device)
+cross_entropy(model(data.x, ring), data.y).backward()
+""",
+    ),
+    "weights of the edges are made in forward": (
+        "index-on-other-device",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(3, 2)
+
+    def forward(self, data):
+        weight = torch.ones(data.num_edges)  # mistake
+        return global_mean_pool(self.conv(data.x, data.edge_index, weight), data.batch)
+
+
+model = Net().to(device)
+for data in DataLoader(FakeDataset(6, avg_num_nodes=8, num_channels=3, num_classes=2), batch_size=3):
+    data.to(device)  # moves the graph itself, its result is not needed
+    cross_entropy(model(data), data.y).backward()
+""",
+    ),
+    "parts of a batch are moved one by one, and one is forgotten": (
+        "batch-not-moved",
+        """
+loader = DataLoader(FakeDataset(4, avg_num_nodes=8, num_channels=3, num_classes=2), batch_size=2)
+conv = GINConv(nn.Linear(3, 2)).to(device)
+for data in loader:  # mistake
+    x, edges, y = data.x.to(device), data.edge_index.to(device), data.y.to(device)
+    cross_entropy(global_mean_pool(conv(x, edges), data.batch), y).backward()
+""",
+    ),
+    "a layer is added to a moved model": (
+        "module-added-after-move",
+        """
+data = FakeDataset(1, avg_num_nodes=8, num_channels=3, task="node")[0].to(device)
+model = nn.ModuleDict({"first": GCNConv(3, 4)}).to(device)
+model["second"] = GCNConv(4, 2)  # mistake
+hidden = model["first"](data.x, data.edge_index).relu()
+model["second"](hidden, data.edge_index).sum().backward()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "more"), MISTAKES.values(), ids=MISTAKES)
+def test_the_one_mistake_of_a_program_is_found(rule: str, more: str, tmp_path: Path) -> None:
+    source = PROGRAM + more
+    diagnostics = found(source, tmp_path)
+
+    assert [(d.rule, d.location.line) for d in diagnostics] == [(rule, line_of(source))]
