@@ -21,6 +21,7 @@ class Kind(StrEnum):
     PIN = "pin"  # pin_memory of a GPU tensor
     GENERATOR = "generator"  # a generator of another device type
     META = "meta"  # a meta tensor without data was used or copied
+    OFFLOAD = "offload"  # a tool refuses to move what it offloaded
     DATA_PARALLEL = "data-parallel"  # DataParallel's source device
     COLLECTIVE = "collective"  # a collective with a tensor on a wrong device
     LOAD = "load"  # deserialising to a device that does not exist

@@ -6,6 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Operand, Scene
+from samedevice.model.tool_hook import Part, ToolHook
 from samedevice.rules import mending
 from samedevice.rules.questions import STATE, birth, candidates, is_mixed, moved, place, short, story, wanted
 from samedevice.rules.reading import batch_fix, handed, told
@@ -57,7 +58,29 @@ class BatchNotMoved(Rule):
         """Data that comes out of a loop, a loader or a container, of which nothing was moved."""
         if not is_mixed(scene):
             return None
+        handed_back = self._handed_back(scene)
+        if handed_back is not None:
+            return handed_back
         return next((r for r in (self._of(o, scene) for o in candidates(scene)) if r is not None), None)
+
+    def _handed_back(self, scene: Scene) -> Recognition | None:
+        """A dispatched model gives its outputs back where its inputs were."""
+        hook = scene.extra.get("hook")
+        if not isinstance(hook, ToolHook) or hook.part is not Part.GAVE_BACK or hook.operand != scene.stray:
+            return None
+        step = hook.moved
+        if step is None or step.location is None:
+            return None
+        return Recognition(
+            message=f"the inputs of `{hook.module}` are on {hook.device}, so {hook.tool} brings its outputs back to "
+            f"{hook.device}; they are used on {wanted(scene)}",
+            location=step.location,
+            confidence=Confidence.LIKELY,
+            evidence=story(
+                scene, (step, f"the outputs are brought back to {hook.device} here, where the inputs are")
+            ),
+            help="Move the inputs to the model's first device, and what meets the outputs to theirs (`labels.to(outputs.device)`)",
+        )
 
     def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
         if culprit.device != "cpu" or culprit.holder in STATE:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samedevice.virtual import registrations
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.tags import tag_of
 
@@ -34,7 +35,8 @@ BUILTIN = frozenset(
 
 
 def install(patches: Patches, activation: "Activation") -> None:
-    """Run saved-tensor hooks with the modes entered."""
+    """Run saved-tensor hooks with the modes entered; remember where hooks on modules were registered."""
+    registrations.install(patches, activation.engine)
     autograd = torch._C._autograd
     push = autograd._push_saved_tensors_default_hooks
 

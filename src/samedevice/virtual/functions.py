@@ -7,7 +7,17 @@ from typing import Any, Final
 import torch
 from torch.utils import _device
 
-from samedevice.virtual import creation, fast, followers, hooks, moves, precision, properties
+from samedevice.virtual import (
+    creation,
+    fast,
+    followers,
+    hooks,
+    moves,
+    precision,
+    properties,
+    values_read,
+    widened,
+)
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.surface import generators
@@ -34,6 +44,10 @@ class Functions:
             self.table.setdefault(func, self._draw)
         for func in precision.NORMS:
             self.table.setdefault(func, self._normalise)
+        for func in values_read.READING:
+            self.table.setdefault(func, self._read)
+        for func in widened.FUNCTIONS:
+            self.table.setdefault(func, self._widened)
         for func in fast.TRANSPARENT:
             self.table.setdefault(func, _as_it_is)
 
@@ -75,6 +89,18 @@ class Functions:
     def _normalise(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         precision.judge_norm(engine, args, kwargs)
         return self._untabled(func, args, kwargs)
+
+    def _read(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function that reads a value: a meta tensor has none."""
+        try:
+            return self._untabled(func, args, kwargs)
+        except RuntimeError as error:
+            values_read.refuse_without_data(engine, args, error)
+            raise
+
+    def _widened(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function that CUDA computes in dtypes for which the CPU has no kernel."""
+        return widened.call(self._untabled, func, args, kwargs, engine.device_of)
 
     def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call through the exact tier."""

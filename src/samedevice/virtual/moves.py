@@ -11,9 +11,10 @@ import torch
 
 from samedevice.model.scene import Action
 from samedevice.virtual.devices import REAL_CPU, resolve, use_gpu
-from samedevice.virtual.provenance import TensorMoved
+from samedevice.virtual.places import here
+from samedevice.virtual.provenance import Birth, TensorMoved
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, device_name, set_tag, tag_of
+from samedevice.virtual.tags import CPU, META, UNSETTLED, Tag, device_index, device_name, set_tag, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -49,7 +50,13 @@ def move(
         if not isinstance(target, int):
             return _TO(tensor, device=target, copy=copy, **more)
         if target == META:
-            return _TO(tensor, device="meta", copy=copy, **more)
+            result = _TO(tensor, device="meta", copy=copy, **more)
+            if source == META:
+                return result
+            known = tag_of(tensor)
+            parents = (known.birth,) if known is not None and known.birth is not None else ()
+            set_tag(result, Tag(META, Birth(META, Action.MOVED, function, here(2), parents, True)))
+            return result
         if source == UNSETTLED:
             engine.settle(tensor, target)
             source = target

@@ -18,6 +18,7 @@ from samedevice.virtual.provenance import Happened, ModuleMoved, Session
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.steps import alive, step_of_event, step_of_statement
 from samedevice.virtual.tags import META, device_name, tag_of
+from samedevice.virtual.tool_hooks import ToolHooks
 
 
 class Particulars:
@@ -71,6 +72,9 @@ class Particulars:
         if any(o.holder is Holder.OPTIMIZER_STATE for o in operands):
             self._optimizer(extra)
         extra["device_names"] = self._device_names()
+        hook = ToolHooks(self.refusal, self.holdings, self.inner).find(operands)
+        if hook is not None:
+            extra["hook"] = hook
         return extra
 
     def _several_gpus(self, extra: dict[str, object]) -> None:

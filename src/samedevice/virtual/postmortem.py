@@ -23,6 +23,8 @@ KNOWN: Final = (
     (re.compile(r"can't optimize a non-leaf Tensor"), Kind.LEAF),
     (re.compile(r"Found two parameters on different devices"), Kind.OPERANDS),
     (re.compile(r"Attempting to deserialize object on (?:a )?CUDA device"), Kind.LOAD),
+    (re.compile(r"You can't move a model that has some modules offloaded"), Kind.OFFLOAD),
+    (re.compile(r"you have activated sequential model offloading"), Kind.OFFLOAD),
 )
 
 #: the end of a dtype's name in C++ ("Half", "c10::Half", "torch.cuda.HalfTensor") -> torch's name
