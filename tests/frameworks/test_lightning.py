@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("lightning")
 
-from tests.frameworks.running import EXAMPLES, found, line_of, run  # noqa: E402
+from tests.frameworks.running import EXAMPLES, found, line_of, run
 
 pytestmark = pytest.mark.torch
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("timm", reason="timm needs a torchvision that fits torch")
 
-from tests.frameworks.running import EXAMPLES, found, line_of, run  # noqa: E402
+from tests.frameworks.running import EXAMPLES, found, line_of, run
 
 pytestmark = pytest.mark.torch
 
@@ -39,7 +39,7 @@ model.cuda()
 average.update(model)
 """,
     ),
-    "the average is asked for on the CPU by an older class": (
+    "the average of an older class is taken before the model moves": (
         "copy-left-behind",
         """
 average = ModelEmaV2(model)  # mistake
@@ -48,11 +48,11 @@ average.update(model)
 """,
     ),
     "mixed targets stay where the labels were": (
-        "target-not-moved",
+        "device-mismatch",
         """
 model = model.cuda()
-images, targets = Mixup(num_classes=3)(images, labels)
-loss = SoftTargetCrossEntropy()(model(images.cuda()), targets)  # mistake
+images, targets = Mixup(num_classes=3)(images, labels)  # mistake
+loss = SoftTargetCrossEntropy()(model(images.cuda()), targets)
 """,
     ),
 }

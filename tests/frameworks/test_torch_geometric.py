@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
-from tests.frameworks.running import EXAMPLES, found, line_of, run  # noqa: E402
+from tests.frameworks.running import EXAMPLES, found, line_of, run
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

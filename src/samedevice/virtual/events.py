@@ -1,6 +1,7 @@
 """Events worth a step of the story: modules made and moved, optimizers, checkpoints, copies."""
 
 import copy
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -124,7 +125,16 @@ def _watch_copies(patches: Patches, engine: "Engine") -> None:
             _label_copies(result)
         return result
 
-    patches.set(copy, "deepcopy", _like(watched, deepcopy))
+    replacement = _like(watched, deepcopy)
+    _exchange(deepcopy, replacement)
+    patches.on_undo(lambda: _exchange(replacement, deepcopy))
+
+
+def _exchange(old: Any, new: Any) -> None:
+    """Put `new` in the place of `old` in every module, as `from copy import deepcopy` takes it along."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get("deepcopy") is old:
+            module.deepcopy = new  # type: ignore[attr-defined]
 
 
 def _label_copies(module: Any) -> None:
