@@ -74,7 +74,8 @@ def _classify(filename: str) -> int:
         _cached_folders = _folders()
     ours, installed, standard = _cached_folders
     path = os.path.abspath(filename)
-    if path.startswith(ours):
+    # typing_extensions puts frames of its own around deprecated functions.
+    if path.startswith(ours) or os.path.basename(path) == "typing_extensions.py":
         return SKIP
     # site-packages usually lies inside the standard library's folder, so it is asked first.
     if path.startswith(installed) or _maker_of(path) is not None:

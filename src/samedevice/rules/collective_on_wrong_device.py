@@ -1,16 +1,24 @@
 """The rule `collective-on-wrong-device`."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Kind, Scene
+from samedevice.model.scene import Kind, Operand, Scene
 from samedevice.rules import mending
-from samedevice.rules.questions import birth, moved, short, story, wanted
+from samedevice.rules.questions import MADE, arrival, birth, left_behind, moved, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
+from samedevice.source import edits
+
+#: collectives that write into their operand
+IN_PLACE: Final = frozenset({"all_reduce", "broadcast", "reduce", "recv", "irecv", "all_reduce_coalesced"})
+
+NUMBERED: Final = re.compile(r"cuda:\d")
 
 
 class CollectiveOnWrongDevice(Rule):
@@ -19,7 +27,7 @@ class CollectiveOnWrongDevice(Rule):
     ## Why is this bad?
     NCCL moves data between GPUs and knows no other memory: a CPU tensor given to `all_reduce` raises "No backend type
     associated with device type cpu". With the gloo backend, as on a laptop, the same call works. A tensor
-    on another rank's GPU makes two processes wait for each other.
+    on another process's GPU is refused, or makes the processes wait for each other.
 
     ## Example
     ```python
@@ -59,21 +67,52 @@ class CollectiveOnWrongDevice(Rule):
         """A collective's own refusal."""
         if scene.kind is not Kind.COLLECTIVE:
             return None
-        operand = scene.stray_operand or (scene.operands[0] if scene.operands else None)
-        name = short(operand.shown) if operand is not None else "the tensor"
-        on = operand.device if operand is not None else "the wrong device"
+        stray = scene.stray_operand or (scene.operands[0] if scene.operands else None)
+        if stray is None:
+            return Recognition(
+                message=f"`{scene.operator}` works on {wanted(scene)}, which is not this process's GPU",
+                location=scene.raised,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene),
+                help="Choose the process's own GPU first: `torch.cuda.set_device(local_rank)`",
+            )
+        if stray.device.startswith("cuda"):
+            return _on_another_gpu(scene, stray)
+        if left_behind(scene) is not None:
+            return None
+        name = short(stray.shown)
+        inside = scene.frames[-1].package if scene.frames else None
+        where = f"`{scene.operator}`" + (f" (inside {inside})" if inside else "")
         return Recognition(
-            message=f"`{name}` is on {on}, but `{scene.operator}` needs it on its rank's GPU",
+            message=f"`{name}` is on {stray.device}, but {where} needs it on its process's GPU, {wanted(scene)}",
             location=scene.raised,
             confidence=Confidence.CERTAIN,
-            evidence=story(scene, birth(operand) if operand is not None else None),
-            help=f"Move it to {wanted(scene)} before the call",
-            suggestion=moved(operand.expression if operand is not None else None, "device"),
+            evidence=story(scene, birth(stray.origin)),
+            help="Move it there before the call, or create it there",
+            suggestion=moved(stray.expression, scene.anchor or "device"),
         )
 
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
-        yield from mending.at_use(scene, sites)
+        stray = scene.stray_operand
+        if stray is None:
+            return
+        if stray.device != "cpu":
+            site = sites.at(found.location)
+            ranks = [] if site is None else [n for n in ("local_rank", "rank") if site.has(n)]
+            own = [f'f"cuda:{{{name}}}"' for name in ranks]
+            changes = mending.other_device(site, scene.wanted, own)
+            yield from (f for f in changes if not NUMBERED.search(f.title))
+            return
+        born = stray.origin.born
+        if stray.root is None and born is not None and born.action in MADE:
+            site = sites.at(born.location)
+            # Another process has another GPU: nothing that names one by its number.
+            yield from (f for f in mending.on_device(site, scene.wanted) if not NUMBERED.search(f.title))
+            yield from mending.keyword(site, "device", ['"cuda"'], "Create it on the current GPU")
+        if scene.operator.rpartition(".")[2] not in IN_PLACE:
+            yield from (f for f in mending.at_use(scene, sites) if not NUMBERED.search(f.title))
+        yield from _moved_before(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""
@@ -82,3 +121,33 @@ class CollectiveOnWrongDevice(Rule):
             f"`{meeting.operator}` gets `{meeting.stray}` on cpu, but NCCL works on GPU tensors only",
             help="Move it to the process's own GPU",
         )
+
+
+def _on_another_gpu(scene: Scene, stray: Operand) -> Recognition:
+    name = short(stray.shown)
+    placed = stray.origin.placed or stray.placed
+    born = stray.origin.born
+    if placed is None and born is not None and born.explicit_device:
+        placed = born
+    bare = placed is not None and not any(c.isdigit() for c in (placed.expression or ""))
+    return Recognition(
+        message=f"`{name}` is on {stray.device}, but this process's GPU is {wanted(scene)}",
+        location=place(placed) or scene.raised,
+        confidence=Confidence.CERTAIN,
+        evidence=story(scene, arrival(stray.origin)),
+        help="Choose the process's own GPU first: `torch.cuda.set_device(local_rank)`"
+        if bare
+        else f"Put it on {wanted(scene)}, the GPU of this process",
+    )
+
+
+def _moved_before(scene: Scene, sites: Sites) -> Iterator[Fix]:
+    """`x = x.to(device)` in front of the call, which writes its result into `x`."""
+    site, stray = sites.at(scene.raised), scene.stray_operand
+    statement = None if site is None else site.statement
+    if site is None or statement is None or stray is None or not (stray.expression or "").isidentifier():
+        return
+    name = stray.expression
+    for device in [*(d for d in site.devices(scene.wanted) if not NUMBERED.search(d)), '"cuda"'][:3]:
+        change = edits.insert_before(site.path, site.text, statement, f"{name} = {name}.to({device})")
+        yield from mending.fix(f"Move it to `{device}` before the call", [change])

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules import mending_modules
-from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
+from samedevice.rules.questions import is_mixed, left_behind, module_of, place, story, wanted
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -58,14 +58,22 @@ class ModuleNotMoved(Rule):
     def recognise(self, scene: Scene) -> Recognition | None:
         """A parameter or buffer whose module never went to a GPU."""
         module, culprit = module_of(scene), scene.culprit
-        if not is_mixed(scene) or module is None or culprit is None or culprit.device != "cpu":
+        collective = left_behind(scene) is not None
+        if module is None or culprit is None or culprit.device != "cpu":
+            return None
+        if not is_mixed(scene) and not collective:
             return None
         location = place(module.created, culprit.born)
         if location is None:
             return None
         name = module.root or module.owner
+        use = (
+            "shared between processes that work on their GPUs"
+            if collective
+            else f"used with tensors on {wanted(scene)}"
+        )
         return Recognition(
-            message=f"`{name}` is used with tensors on {wanted(scene)} but was never moved there: its parameters are on cpu",
+            message=f"`{name}` is {use} but was never moved there: its parameters are on cpu",
             location=location,
             confidence=Confidence.CERTAIN if module.never_moved else Confidence.LIKELY,
             evidence=story(

@@ -51,6 +51,14 @@ def module_of(scene: Scene) -> ModuleFact | None:
     return culprit.module if moves_along and culprit.module.moves_attributes else None
 
 
+def left_behind(scene: Scene) -> ModuleFact | None:
+    """The module whose parameters a collective met although it was never moved to a GPU."""
+    module = module_of(scene)
+    if scene.kind is not Kind.COLLECTIVE or module is None or module.moves:
+        return None
+    return module if all(o.device == "cpu" for o in scene.operands) else None
+
+
 def last(steps: tuple[Step, ...]) -> Step | None:
     """The latest of some steps."""
     return max(steps, key=lambda s: s.order) if steps else None

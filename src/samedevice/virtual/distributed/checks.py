@@ -248,25 +248,36 @@ class Judge:
             device = None
         if not backend.peers and not point_to_point:
             self._meet(backend, device)
-            other = self._sharing(backend, device)
-            if other is not None and not (
-                _SHARING_ALLOWED and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-            ):
+            sharing = self._sharing(backend, device)
+            if sharing and not (_SHARING_ALLOWED and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"):
                 assert device is not None
-                self.refuse(
-                    dist.DistBackendError,
-                    _sharing_text(backend.rank(), other, device),
-                    places,
-                    self.free_gpu(backend, device),
-                    0,
-                )
-        elif backend.peers and device is not None and self._sharing(backend, device) is not None:
-            self.refuse(
-                dist.DistBackendError, _waiting_text(backend), places, self.free_gpu(backend, device), 0
-            )
-            return
+                text = _sharing_text(backend.rank(), sharing[0], device)
+                device = self._on_own_gpu(backend, device, text, places, sharing)
+        elif device is not None and self._sharing(backend, device):
+            device = self._on_own_gpu(backend, device, _waiting_text(backend, device), places, [])
         if device is not None and device not in backend.used:
             backend.used.append(device)
+
+    def _on_own_gpu(
+        self,
+        backend: "ProcessGroupNCCL",
+        device: int,
+        text: str,
+        places: Sequence[Place],
+        sharing: list[int],
+    ) -> int:
+        """Another rank has the GPU: refuse, and go on as if each rank had its own.
+
+        NCCL refuses on all ranks that share it; the report names those that are on another's.
+        """
+        own = self.own_gpu(backend)
+        if own != device or self.engine.on_mismatch == "raise":
+            self.refuse(dist.DistBackendError, text, places, own, 0)
+        count = int(self.engine.machine.count)
+        for rank in (*sharing, backend.rank()):
+            host, _ = backend.peers[rank]
+            backend.peers[rank] = (host, self.physical(rank % count))
+        return own
 
     def _meet(self, backend: "ProcessGroupNCCL", device: int | None) -> None:
         """Tell the other ranks where this one is; they do the same."""
@@ -281,17 +292,16 @@ class Judge:
                 host, _, gpu = backend.store.get(f"samedevice/{other}").decode().rpartition("|")
                 backend.peers[other] = (host, gpu)
 
-    def _sharing(self, backend: "ProcessGroupNCCL", device: int | None) -> int | None:
-        """Another rank that uses the GPU."""
+    def _sharing(self, backend: "ProcessGroupNCCL", device: int | None) -> list[int]:
+        """Other ranks that use the GPU."""
         if device is None:
-            return None
+            return []
         own = (self.host(), self.physical(device))
-        rank = backend.rank()
-        return next((r for r, told in backend.peers.items() if r != rank and told == own), None)
+        return [rank for rank, told in backend.peers.items() if rank != backend.rank() and told == own]
 
-    def free_gpu(self, backend: "ProcessGroupNCCL", device: int) -> int:
-        """The GPU that this rank should have used."""
-        if backend.used and backend.used[0] != device:
+    def own_gpu(self, backend: "ProcessGroupNCCL") -> int:
+        """The GPU that this rank should use."""
+        if backend.used:
             return backend.used[0]
         rank = int(os.environ.get("LOCAL_RANK", dist.get_rank()))
         return rank % int(self.engine.machine.count)
@@ -392,12 +402,13 @@ def _sharing_text(rank: int, other: int, device: int) -> str:
     )
 
 
-def _waiting_text(backend: Any) -> str:
+def _waiting_text(backend: Any, device: int) -> str:
     """A second communicator that the other ranks do not form: on CUDA this rank waits in vain."""
     rank = backend.rank()
-    key = str(len(backend.used))
     if rank == 0:
-        return "NCCL error: remote process exited or there was a network error"
+        # No exception comes of it on CUDA, so these words are ours.
+        return f"a communicator on cuda:{device} is not formed by the other ranks: the collective never ends"
+    key = str(len(backend.used))
     milliseconds = int(backend.nccl_options._timeout.total_seconds() * 1000)
     return (
         f"[{rank}] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value "

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from samedevice.virtual.devices import use_gpu
+from samedevice.virtual.distributed import normalization
 from samedevice.virtual.distributed.checks import Judge, Operands
 from samedevice.virtual.distributed.works import after, each
 from samedevice.virtual.patches import Patches
@@ -54,7 +55,12 @@ class Collectives:
                 if hasattr(torch.ops.c10d, name):
                     library.impl(name, getattr(self, name), "CPU")
         self._library = library
+        missing = torch.library.Library("aten", "IMPL")
+        for name, kernel in normalization.KERNELS.items():
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU"):
+                missing.impl(name, kernel, "CPU")
         self._patches.on_undo(library._destroy)
+        self._patches.on_undo(missing._destroy)
         self._patches.on_undo(self._adopted.clear)
 
     def forget(self, backend: Any) -> None:
@@ -189,7 +195,7 @@ class Collectives:
         work = self._run(
             group,
             Operands(source, target, (*source, *target)),
-            lambda b: b._allgather_base(to, given, options),
+            lambda b: b._allgather_base(_line(to), _line(given), options),
         )
         return output, work
 
@@ -211,7 +217,12 @@ class Collectives:
         return self._run(
             group,
             operands,
-            lambda b: each([b._allgather_base(o, i, options) for o, i in zip(targets, sources, strict=True)]),
+            lambda b: each(
+                [
+                    b._allgather_base(_line(o), _line(i), options)
+                    for o, i in zip(targets, sources, strict=True)
+                ]
+            ),
         )
 
     def reduce_scatter_(
@@ -244,7 +255,9 @@ class Collectives:
         operation, finish = self._average(group, op, [output])
         options = _options(c10d.ReduceScatterOptions, timeout, async_op, reduceOp=operation)
         operands = Operands((("input", input),), (("output", output),))
-        work = self._run(group, operands, lambda b: b._reduce_scatter_base(output, input, options), finish)
+        work = self._run(
+            group, operands, lambda b: b._reduce_scatter_base(_line(output), _line(input), options), finish
+        )
         return output, work
 
     def reduce_scatter_tensor_coalesced_(
@@ -264,7 +277,10 @@ class Collectives:
             group,
             operands,
             lambda b: each(
-                [b._reduce_scatter_base(o, i, options) for o, i in zip(outputs, inputs, strict=True)]
+                [
+                    b._reduce_scatter_base(_line(o), _line(i), options)
+                    for o, i in zip(outputs, inputs, strict=True)
+                ]
             ),
             finish,
         )
@@ -363,7 +379,12 @@ class Collectives:
         return self._run(
             group,
             Operands(source, target, (*target, *source)),
-            lambda b: b.alltoall_base(to, given, output_sizes, input_sizes, options),
+            lambda b: b.alltoall_base(
+                *((to, given) if output_sizes or input_sizes else (_line(to), _line(given))),
+                output_sizes,
+                input_sizes,
+                options,
+            ),
         )
 
     def send(self, tensors: _Tensors, group: Any, to: int, tag: int) -> Any:
@@ -407,6 +428,11 @@ def _options(kind: Any, timeout: int, async_op: bool, **values: Any) -> Any:
     if hasattr(options, "asyncOp"):
         options.asyncOp = async_op
     return options
+
+
+def _line(tensor: torch.Tensor) -> torch.Tensor:
+    """NCCL sees memory, not shapes; gloo splits along the first dimension."""
+    return tensor.view(-1) if tensor.is_contiguous() else tensor
 
 
 def _carried(tensors: _Tensors) -> _Tensors:

@@ -17,7 +17,7 @@ from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, device_n
 def install(patches: Patches, engine: Any, collectives: Collectives) -> None:
     """Watch what C++ does with a module's tensors."""
     _watch_flattening(patches, engine, collectives)
-    _watch_ddp(patches, engine)
+    _watch_ddp(patches, engine, collectives)
     _place_buckets(patches, engine)
 
 
@@ -49,18 +49,17 @@ def _is_nccl(group: Any) -> bool:
 def _judge(engine: Any, collectives: Collectives, group: Any, tensors: list[torch.Tensor], name: str) -> None:
     if not tensors:
         return
-    first = device_index(tensors[0])
-    strays = [t for t in tensors if device_index(t) == first]
+    strays = [t for t in tensors if device_index(t) == CPU]
     before = engine.stepped_over
-    collectives.judge.backend(group, Operands(((name, tensors[0]),)), given=True)
-    if engine.stepped_over > before and first == CPU:
-        # The whole module was left behind: one mistake, not one for each of its tensors.
+    # They are flattened device by device; the first on the CPU is what is met.
+    collectives.judge.backend(group, Operands(((name, (strays or tensors)[0]),)), given=True)
+    if engine.stepped_over > before:
         wanted = collectives.judge.gpu_of(group._get_backend(torch.device("cuda")), group)
         for tensor in strays:
             engine.settle(tensor, wanted)
 
 
-def _watch_ddp(patches: Patches, engine: Any) -> None:
+def _watch_ddp(patches: Patches, engine: Any, collectives: Collectives) -> None:
     """DDP's own checks of where its module is are refusals like any other."""
     ddp = torch.nn.parallel.DistributedDataParallel
     original = ddp.__init__
@@ -70,7 +69,11 @@ def _watch_ddp(patches: Patches, engine: Any) -> None:
         if engine.active:
             device_ids = args[0] if args else kwargs.get("device_ids")
             output = args[1] if len(args) > 1 else kwargs.get("output_device")
+            group = kwargs.get("process_group")
+            if group is None and dist.is_initialized() and kwargs.get("device_mesh") is None:
+                group = dist.group.WORLD
             _check_module(engine, module, device_ids, output)
+            _check_host_module(engine, collectives, module, group)
         original(self, module, *args, **kwargs)
 
     patches.set(ddp, "__init__", initialise)
@@ -128,6 +131,23 @@ def _check_module(engine: Any, module: Any, device_ids: Any, output_device: Any)
         engine.refuse(Refusal(ValueError, text, "collective", tuple(strays[:8]), wanted, 0))
         for tensor in _state(module):
             if device_index(tensor) != wanted:
+                engine.settle(tensor, wanted)
+
+
+def _check_host_module(engine: Any, collectives: Collectives, module: Any, group: Any) -> None:
+    """A module on the CPU whose group knows GPUs only: the first collective on its parameters is refused."""
+    if not isinstance(module, torch.nn.Module) or group is None or not _is_nccl(group):
+        return
+    with torch._C.DisableTorchFunction():
+        named = list(module.named_parameters())
+        if not named or any(device_index(p) != CPU for _, p in named):
+            return
+        operands = Operands(tuple(named[:8]))
+        before = engine.stepped_over
+        collectives.judge.backend(group, operands, given=True)
+        if engine.stepped_over > before:
+            wanted = collectives.judge.gpu_of(group._get_backend(torch.device("cuda")), group)
+            for tensor in _state(module):
                 engine.settle(tensor, wanted)
 
 
