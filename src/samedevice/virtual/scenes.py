@@ -170,6 +170,10 @@ class SceneBuilder:
             return self.refusal.blamed, common
         if self.kind is Kind.DTYPE:
             return None, None
+        if self.kind is Kind.COLLECTIVE:
+            # Rank by rank it is known which GPU is whose, whatever the operands are on.
+            at = self.refusal.blamed
+            return (_first(operands, lambda o: o.device != common) if at is None else at), common
         devices = [o.device for o in operands]
         gpus = [d for d in dict.fromkeys(devices) if d.startswith("cuda")]
         if "meta" in devices:
