@@ -1,6 +1,6 @@
 """Runs another project's tests without and with virtual GPUs, and shows what became of each test.
 
-usage: python conformance/other_projects.py [--gpus N] [--time-limit S] CHECKOUT [PYTEST ARGUMENTS]
+usage: python conformance/other_projects.py [--gpus N] [--time-limit S] [--keep FOLDER] CHECKOUT [PYTEST ARGUMENTS]
 
 CHECKOUT is the project's source tree; it is the working directory and comes first on the path of
 imports. What follows goes to pytest: paths of tests, `-k`, `-n 2`, `--deselect` …
@@ -50,31 +50,25 @@ def outcomes_of(file: Path) -> dict[str, Outcome]:
     return found
 
 
-def run(checkout: Path, words: Sequence[str], gpus: int, limit: float) -> tuple[dict[str, Outcome], str]:
-    """One run of the tests; the outcomes, and how it ended in a sentence."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "outcomes.xml")
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_path(checkout))}
-        command = [sys.executable, "-m", "pytest", f"--junitxml={file}", "-p", "no:cacheprovider", *words]
-        if gpus:
-            command.append(f"--virtual-gpus={gpus}")
-        started = time.monotonic()
-        try:
-            done = subprocess.run(
-                command,
-                cwd=checkout,
-                env=environment,
-                timeout=limit,
-                check=False,
-                capture_output=True,
-                text=True,
-            )
-            ending = (done.stdout.strip().splitlines() or [f"exit status {done.returncode}"])[-1].strip("= ")
-            if done.returncode not in (0, 1):
-                ending += f" (exit status {done.returncode})\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-        except subprocess.TimeoutExpired:
-            ending = f"stopped after {limit:g} s"
-        return outcomes_of(file), f"{ending} [{time.monotonic() - started:.0f} s]"
+def run(
+    checkout: Path, words: Sequence[str], gpus: int, limit: float, file: Path
+) -> tuple[dict[str, Outcome], str]:
+    """One run of the tests; the outcomes, which `file` holds, and how it ended in a sentence."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_path(checkout))}
+    command = [sys.executable, "-m", "pytest", f"--junitxml={file}", "-p", "no:cacheprovider", *words]
+    if gpus:
+        command.append(f"--virtual-gpus={gpus}")
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=checkout, env=environment, timeout=limit, check=False, capture_output=True, text=True
+        )
+        ending = (done.stdout.strip().splitlines() or [f"exit status {done.returncode}"])[-1].strip("= ")
+        if done.returncode not in (0, 1) or not file.exists():
+            ending += f" (exit status {done.returncode})\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    except subprocess.TimeoutExpired:
+        ending = f"stopped after {limit:g} s"
+    return outcomes_of(file), f"{ending} [{time.monotonic() - started:.0f} s]"
 
 
 def import_path(checkout: Path) -> list[str]:
@@ -124,13 +118,27 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument(
         "--time-limit", type=float, default=600, metavar="S", help="of each run (default: 600)"
     )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=None,
+        metavar="FOLDER",
+        help="leave both runs' JUnit files there; a run without virtual GPUs that is there is not made again",
+    )
     parser.add_argument("checkout", type=Path)
     parser.add_argument("pytest", nargs=argparse.REMAINDER)
     options = parser.parse_args(words)
     checkout = options.checkout.resolve()
-    without, ending = run(checkout, options.pytest, 0, options.time_limit)
-    print(f"without: {ending}", flush=True)
-    with_gpus, ending = run(checkout, options.pytest, options.gpus, options.time_limit)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = options.keep.resolve() if options.keep else Path(folder)
+        kept.mkdir(exist_ok=True)
+        before, after = kept / "without.xml", kept / "with.xml"
+        if before.exists():
+            without, ending = outcomes_of(before), f"{before}, of an earlier run"
+        else:
+            without, ending = run(checkout, options.pytest, 0, options.time_limit, before)
+        print(f"without: {ending}", flush=True)
+        with_gpus, ending = run(checkout, options.pytest, options.gpus, options.time_limit, after)
     print(f"with {options.gpus} virtual GPUs: {ending}\n\n{table(without, with_gpus)}\n")
     failures = new_failures(without, with_gpus)
     print(failures or "no test fails that does not fail without virtual GPUs")
