@@ -18,7 +18,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn import functional as F
+from torch.nn import functional
 
 import samedevice
 
@@ -71,9 +71,9 @@ class Block(nn.Module):
         batch, length, width = x.shape
         parts = self.attention(self.norms[0](x)).split(width, dim=2)
         q, k, v = (p.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for p in parts)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.projection(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.narrow(F.gelu(self.wide(self.norms[1](x)), approximate="tanh"))
+        return x + self.narrow(functional.gelu(self.wide(self.norms[1](x)), approximate="tanh"))
 
 
 class GPT2(nn.Module):
@@ -102,7 +102,7 @@ def train_resnet() -> Step:
 
     def step() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
+        functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
     return step
@@ -116,7 +116,7 @@ def run_gpt2() -> Step:
     def step() -> None:
         model.zero_grad()
         logits = model(ids[:, :-1])
-        F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
 
     return step
 
@@ -129,7 +129,7 @@ def train_lstm() -> Step:
 
     def step() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(model[1](model[0](x)[0][:, -1]), y).backward()
+        functional.cross_entropy(model[1](model[0](x)[0][:, -1]), y).backward()
         optimizer.step()
 
     return step
@@ -146,7 +146,7 @@ def train_cells() -> Step:
         for moment in x.unbind(1):
             h, c = model[0](moment, (h, c))
         optimizer.zero_grad()
-        F.cross_entropy(model[1](h), y).backward()
+        functional.cross_entropy(model[1](h), y).backward()
         optimizer.step()
 
     return step

@@ -2,7 +2,7 @@
 
     python benchmarks/run_overhead.py [ROUNDS]
 
-Compares `samedevice run SCRIPT` with `python SCRIPT` in turn, by processor time, so that other
+Compares `samedevice run SCRIPT`, and `samedevice run --trace SCRIPT`, with `python SCRIPT` in turn, by processor time, so that other
 work on the machine counts for neither. Prints the medians, their difference and their ratio; `torch imported` says whether
 samedevice imported torch into a program that does not.
 """
@@ -32,6 +32,7 @@ print(time.process_time() - began)
 
 PLAIN = [sys.executable]
 RUN = [sys.executable, "-m", "samedevice", "run"]
+TRACED = [*RUN, "--trace"]
 
 
 def once(words: list[str], script: Path) -> tuple[float, str]:
@@ -56,14 +57,15 @@ def main() -> None:
             f"start: python {plain:.1f} ms, samedevice run {run:.1f} ms, {run - plain:.1f} ms more (bar: 50)"
         )
         print(f"torch imported: {once(RUN, empty)[1]}")
-        loops: tuple[list[float], list[float]] = ([], [])
-        for _ in range(rounds):
-            loops[0].append(float(once(PLAIN, training)[1]))
-            loops[1].append(float(once(RUN, training)[1]))
-        plain, run = (min(s) for s in loops)
-        print(
-            f"1000 steps: python {plain:.3f} s, samedevice run {run:.3f} s, ratio {run / plain:.3f} (bar: 1.01)"
-        )
+        ways = {"python": PLAIN, "samedevice run": RUN, "samedevice run --trace": TRACED}
+        rows = [{way: float(once(words, training)[1]) for way, words in ways.items()} for _ in range(rounds)]
+        for way in ways:
+            ratio = statistics.median(row[way] / row["python"] for row in rows)
+            bar = {"samedevice run": " (bar: 1.01)", "samedevice run --trace": " (no bar: slower by design)"}
+            print(
+                f"1000 steps: {way} {statistics.median(row[way] for row in rows):.3f} s, "
+                f"ratio {ratio:.3f}{bar.get(way, '')}"
+            )
 
 
 if __name__ == "__main__":

@@ -22,9 +22,17 @@ def diagnose(script: Path, gpus: int = 1, *, exact: bool = False) -> list[Diagno
 
 
 def diagnosis(
-    script: Path, gpus: int = 1, *, exact: bool = False
+    script: Path,
+    gpus: int = 1,
+    *,
+    exact: bool = False,
+    output: io.StringIO | None = None,
+    raised: list[Exception] | None = None,
 ) -> tuple[list[Diagnostic], tuple[tuple[Fix, ...], ...]]:
-    """The diagnostics of a script with the edits that may take each of them out."""
+    """The diagnostics of a script with the edits that may take each of them out.
+
+    What it prints goes to `output`, the mistake that it died of to `raised`.
+    """
     diagnoser = Diagnoser()
     loaded = set(sys.modules)
     sys.path.insert(0, str(script.parent))
@@ -35,11 +43,13 @@ def diagnosis(
     try:
         with virtual_gpus(gpus, "report", diagnoser=diagnoser, exact=exact) as engine:
             try:
-                with contextlib.redirect_stdout(io.StringIO()):
+                with contextlib.redirect_stdout(output if output is not None else io.StringIO()):
                     runpy.run_path(str(script), run_name="__main__")
             except Exception as error:
                 if not _died_of_mismatch(error) and not diagnoser.died(error, engine):
                     raise
+                if raised is not None:
+                    raised.append(error)
             finally:
                 torch.set_default_device(None)
     finally:

@@ -153,7 +153,7 @@ class Repair:
         self.before = before = self.files.changed()
         self.files.write({**before, **done.contents})
         trial = self.runs.check()
-        failed, against = self.judge(state.trial, trial, [problem for problem, _ in made])
+        failed, against = self.judge(state.trial, trial, made)
         if against is None:
             for problem, fix in made:
                 self.tried.add(attempt(problem, fix))
@@ -177,9 +177,10 @@ class Repair:
         self.taken_back.append((problem, fix, reason))
 
     def judge(
-        self, before: Trial, after: Trial, made: Sequence[Diagnostic]
+        self, before: Trial, after: Trial, edited: Sequence[tuple[Diagnostic, Fix]]
     ) -> tuple[list[Diagnostic], str | None]:
         """(the problems whose edits are to blame, why they are taken back; None when all is well)."""
+        made = [problem for problem, _ in edited]
         if after.outcome is None or (after.status not in (0, 1) and before.status in (0, 1)):
             why = after.ended or after.complaint
             return [], f"the program fails with it ({why})" if why else "the program fails with it"
@@ -198,11 +199,12 @@ class Repair:
         further = before.ended != after.ended and before.ended != "finished"
         new = [p for p in after.outcome.diagnostics if identity(p) not in self.known]
         for problem in new:
-            cause = next((p for p in made if p not in failed and same_call(p, problem)), None)
+            itself = next((p for p, fix in edited if same_start(p, problem) and wrote(fix, problem)), None)
+            cause = itself or next((p for p in made if p not in failed and same_call(p, problem)), None)
             if cause is None and not further:
                 continue
             another = cause is not None and cause.rule == problem.rule and cause.message != problem.message
-            if cause is not None and fault(cause) == fault(problem) and not another:
+            if cause is not None and (itself or (fault(cause) == fault(problem) and not another)):
                 failed.append(cause)
             else:
                 self.known.add(identity(problem))  # it was hidden behind the other one
@@ -293,6 +295,14 @@ def same_call(one: Diagnostic, other: Diagnostic) -> bool:
     return shapes[0] == shapes[1] or one.message == other.message
 
 
+def same_start(one: Diagnostic, other: Diagnostic) -> bool:
+    """Whether two problems of one rule are raised by what begins in the same column."""
+    a, b = one.raised, other.raised
+    if a is None or b is None or one.rule != other.rule:
+        return False
+    return (a.location.path, a.location.column) == (b.location.path, b.location.column)
+
+
 def width(location: object) -> int | None:
     """How long the expression is, when it ends on the line on which it begins."""
     line, end = getattr(location, "line", None), getattr(location, "end_line", None)
@@ -304,6 +314,12 @@ def width(location: object) -> int | None:
 def fault(problem: Diagnostic) -> str | None:
     """The expression that is out of place."""
     return next((t.expression for t in problem.tensors if t.at_fault), None)
+
+
+def wrote(fix: Fix, problem: Diagnostic) -> bool:
+    """Whether what is out of place contains what an edit wrote, so that the edit put it there."""
+    expression = fault(problem) or ""
+    return any(edit.new_text.strip() and edit.new_text.strip() in expression for edit in fix.edits)
 
 
 def brings(problem: Diagnostic) -> str:

@@ -37,7 +37,7 @@ class Spot:
     @property
     def node(self) -> ast.AST | None:
         """The expression that is being evaluated, None when that cannot be told for sure."""
-        return _node_at(self.code, self.lasti)
+        return _node_at(self.filename, self.code, self.lasti)
 
     @property
     def statement(self) -> ast.stmt | None:
@@ -70,7 +70,8 @@ class Spot:
 
 
 @lru_cache(maxsize=4096)
-def _node_at(code: CodeType, lasti: int) -> ast.AST | None:
+def _node_at(filename: str, code: CodeType, lasti: int) -> ast.AST | None:
+    # Code objects of two files are equal when their functions are: the file is part of the question.
     frame = SimpleNamespace(f_code=code, f_lasti=lasti, f_lineno=Spot(code, lasti).line, f_globals={})
     try:
         found = executing.Source.executing(frame).node

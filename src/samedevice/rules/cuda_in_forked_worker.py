@@ -1,11 +1,16 @@
 """The rule `cuda-in-forked-worker`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Kind, Scene, Step
+from samedevice.rules import mending_workers
 from samedevice.rules.questions import story
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class CudaInForkedWorker(Rule):
@@ -51,7 +56,9 @@ class CudaInForkedWorker(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: workers hand out CPU tensors and the loop moves them, or the processes are spawned.
+    Reading alone gives no fix. `check --fix` tries an unsafe one and keeps it when a run proves it.
+    Workers hand out CPU tensors and the loop moves them; where that is not plain, the processes are spawned,
+    or the main process loads (`num_workers=0`).
     """
 
     name = "cuda-in-forked-worker"
@@ -75,6 +82,14 @@ class CudaInForkedWorker(Rule):
             ),
             help="Keep the worker's tensors on the CPU and move them in the main process, or use the `spawn` start method",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        inside = scene.extra.get("worker_line")
+        worker = inside.location if isinstance(inside, Step) else None
+        yield from mending_workers.in_main_process(scene, worker, sites)
+        yield from mending_workers.spawned(scene, sites)
+        yield from mending_workers.without_workers(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""

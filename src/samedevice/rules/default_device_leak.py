@@ -89,7 +89,7 @@ class DefaultDeviceLeak(Rule):
         if torch is not None:
             device = str(scene.extra["default_device"]).partition(":")[0]
             yield from mending.keyword(
-                site,
+                mending.loader_call(site),
                 "generator",
                 [f'{torch}.Generator(device="{device}")'],
                 "Give the loader a generator of the default device",

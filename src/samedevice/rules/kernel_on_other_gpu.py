@@ -1,9 +1,14 @@
 """The rule `kernel-on-other-gpu`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.scene import Kind, Scene
+from samedevice.rules import mending
 from samedevice.rules.questions import arrival, short, story, wanted
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class KernelOnOtherGpu(Rule):
@@ -46,7 +51,7 @@ class KernelOnOtherGpu(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix: make the tensors' GPU the current one around the launch.
+    The fix is unsafe: the launch goes into a block that makes the tensors' GPU the current one.
     """
 
     name = "kernel-on-other-gpu"
@@ -68,3 +73,12 @@ class KernelOnOtherGpu(Rule):
             evidence=story(scene, arrival(operand)),
             help=f"Launch it inside `with torch.cuda.device({name}.device):`",
         )
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        operand, site = scene.stray_operand, sites.at(scene.raised)
+        torch = None if site is None else mending.torch_name(site.source.tree)
+        name = None if operand is None else operand.expression
+        if torch is not None and name and mending.is_path(name):
+            block = f"with {torch}.cuda.device({name}.device):"
+            yield from mending.inside(site, block, f"Launch it on the GPU of `{name}`")

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samedevice.model.fix import Applicability, Edit, Fix
 from samedevice.model.scene import Scene, Step
-from samedevice.rules.sites import Function, Site, Sites, device_argument
+from samedevice.rules.sites import Function, Site, Sites, device_argument, own_nodes
 from samedevice.source import edits
 
 #: factories whose numbers depend on the device on which they are drawn
 RANDOM = ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty")
+
+#: what gives a tensor without being asked where
+NO_FACTORIES = ("from_numpy", "frombuffer", "load", "load_audio", "to", "cuda", "cpu")
 
 #: how many expressions for a device are tried
 MOST_DEVICES = 3
@@ -46,13 +49,12 @@ def on_device(site: Site | None, wanted: str | None) -> Iterator[Fix]:
     if call is None:
         return
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    for device in site.devices(wanted, follow=True)[:MOST_DEVICES]:
+    own = device_argument(call)
+    for device in [d for d in site.devices(wanted, follow=True) if d != own][:MOST_DEVICES]:
         title = f"Create it on `{device}`"
         given = next((k for k in call.keywords if k.arg == "device"), None)
         generated = any(k.arg == "generator" for k in call.keywords)
-        takes = function not in ("from_numpy", "frombuffer", "load", "load_audio") and not function.endswith(
-            "Tensor"
-        )
+        takes = function not in NO_FACTORIES and not function.endswith("Tensor")
         if given is not None:
             yield from fix(title, [edits.replace(site.path, site.text, given.value, device)])
         elif takes and not generated:
@@ -314,75 +316,6 @@ def state_by_hand(site: Site | None, wanted: str | None) -> Iterator[Fix]:
         yield from add_move(site, statement.value, device)
 
 
-def field_beside(site: Site | None, path: str | None) -> Iterator[Fix]:
-    """`replace(self, a=self.a.to(d))` moves the other field as well."""
-    parts = path_parts(path)
-    if site is None or len(parts) < 2:
-        return
-    name, inner = parts[1], parts[2:]
-    for node in site.source.around(site.node):
-        if not isinstance(node, ast.Call):
-            continue
-        for given in node.keywords:
-            device = device_of_move(given.value, site.node)
-            if given.arg is None or device is None or not isinstance(given.value, ast.Call):
-                continue
-            host = given.value.func.value if isinstance(given.value.func, ast.Attribute) else None
-            if not isinstance(host, ast.Attribute) or host.attr != given.arg:
-                continue
-            field = f"{site.written(host.value)}.{name}"
-            moved = f"{field}.to({device})"
-            if inner:
-                moved = (
-                    f"{{k: v.to({device}) for k, v in {field}.items()}}"
-                    if inner[0].startswith(("'", '"'))
-                    else f"[v.to({device}) for v in {field}]"
-                )
-            change = edits.add_keyword(site.path, site.text, node, f"{name}={moved}")
-            yield from fix(f"Move `{name}` as well", [change])
-    yield from neighbour(site, name)
-    yield from item_beside(site, name)
-
-
-def item_beside(site: Site, name: str) -> Iterator[Fix]:
-    """A line like `self.a = self.a.to(d)` or `batch["a"] = batch["a"].to(d)`, repeated for the other one."""
-    statement = site.statement
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return
-    target = statement.targets[0]
-    device = device_of_move(statement.value, site.node)
-    if device is None or not isinstance(statement.value, ast.Call):
-        return
-    if isinstance(target, ast.Attribute):
-        other = f"{site.written(target.value)}.{name}"
-    elif isinstance(target, ast.Subscript):
-        other = f"{site.written(target.value)}[{name}]"
-    else:
-        return
-    change = edits.insert_after(site.path, site.text, statement, f"{other} = {other}.to({device})")
-    yield from fix(f"Move `{other}` as well", [change])
-
-
-def path_parts(path: str | None) -> list[str]:
-    """`batch.inputs['ids']` in its parts."""
-    try:
-        node: ast.AST = ast.parse(path or "", mode="eval").body
-    except SyntaxError:
-        return []
-    parts: list[str] = []
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        parts.append(node.attr if isinstance(node, ast.Attribute) else ast.unparse(node.slice))
-        node = node.value
-    return [*([node.id] if isinstance(node, ast.Name) else []), *reversed(parts)]
-
-
-def device_of_move(value: ast.AST, move: ast.AST) -> str | None:
-    """What a move names as its device, when the expression is that move."""
-    if not isinstance(value, ast.Call) or receiver_of(value, "to") is None or not value.args:
-        return None
-    return ast.unparse(value.args[0]) if any(n is move for n in ast.walk(value)) else None
-
-
 def without_pinning(scene: Scene, site: Site | None, sites: Sites) -> Iterator[Fix]:
     """`pin_memory=True` left out, or the call of `pin_memory`."""
     statement = None if site is None else site.statement
@@ -398,6 +331,36 @@ def without_pinning(scene: Scene, site: Site | None, sites: Sites) -> Iterator[F
         source = use.source.places
         change = source.edit(use.path, source.end(receiver), source.end(use.node), "")
         yield from fix("Do not pin", [change])
+
+
+def nothing_returned(site: Site | None, title: str) -> Iterator[Fix]:
+    """The function around a site without its last statement, which returns something."""
+    function = None if site is None else enclosing(site)
+    if site is None or function is None or len(function.body) < 2:
+        return
+    last = function.body[-1]
+    returns = [n for n in own_nodes(function) if isinstance(n, ast.Return)]
+    lines = edits.whole_lines(site.source.places, last)
+    if isinstance(last, ast.Return) and last.value is not None and returns == [last] and lines is not None:
+        source = site.source.places
+        if "#" in source.text[source.start(last) : lines[1]]:
+            change = edits.replace(site.path, site.text, last, "return")
+        else:
+            change = source.edit(site.path, *lines, "")
+        yield from fix(title, [change])
+
+
+def inside(site: Site | None, block: str, title: str) -> Iterator[Fix]:
+    """The statement at a site as the only one of a block."""
+    statement = None if site is None else site.statement
+    if site is None or not isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return
+    source = site.source.places
+    indent, lines = edits.indentation(source, statement), edits.whole_lines(source, statement)
+    if indent is not None and lines is not None:
+        deeper = indent + ("\t" if "\t" in indent else "    ")
+        start = source.start(statement)
+        yield from fix(title, [source.edit(site.path, start, start, f"{block}\n{deeper}")])
 
 
 def torch_name(tree: ast.Module) -> str | None:
@@ -474,25 +437,16 @@ def named_in(site: Site | None) -> list[str]:
     return [] if text is None else [text]
 
 
-def neighbour(site: Site, name: str) -> Iterator[Fix]:
-    """`Sample(self.a.to(d), self.b)` or `[x.to(d), y]`: the same move for the part that stands beside."""
-    device = device_of_move(site.node, site.node)
-    if device is None:
-        return
-    for node in site.source.around(site.node):
-        if isinstance(node, ast.stmt):
-            return
-        if isinstance(node, ast.Call):
-            parts = [*node.args, *[k.value for k in node.keywords]]
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            parts = node.elts
-        elif isinstance(node, ast.Dict):
-            parts = node.values
-        else:
-            continue
-        for part in parts:
-            if path_parts(ast.unparse(part))[-1:] in ([name], [repr(name)]):
-                yield from add_move(site, part, device, f"Move `{name}` as well")
+def loader_call(site: Site | None) -> Site | None:
+    """The call that makes a DataLoader, within the statement that keeps it or goes over it."""
+    statement = None if site is None else site.statement
+    if site is None or statement is None:
+        return None
+    header = statement.iter if isinstance(statement, (ast.For, ast.AsyncFor)) else statement
+    for node in ast.walk(header):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
+            return site.at(node)
+    return site
 
 
 def generator_call(site: Site | None) -> Site | None:

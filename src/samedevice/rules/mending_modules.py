@@ -7,10 +7,20 @@ from collections.abc import Iterator
 from samedevice.model.diagnostic import Location
 from samedevice.model.fix import Edit, Fix
 from samedevice.model.scene import Scene
-from samedevice.rules.mending import MOST_DEVICES, add_move, call_in, enclosing, fix, is_path, receiver_of, to
+from samedevice.rules.mending import (
+    MOST_DEVICES,
+    add_move,
+    call_in,
+    enclosing,
+    fix,
+    is_path,
+    keyword,
+    receiver_of,
+    to,
+)
 from samedevice.rules.mending_order import names_read, names_stored, sooner
 from samedevice.rules.reading import empty_list, nn_name
-from samedevice.rules.sites import Site, Sites, Source, parameters, stores
+from samedevice.rules.sites import Function, Site, Sites, Source, device_argument, parameters, stores
 from samedevice.source import edits
 
 
@@ -284,13 +294,32 @@ def moved_back(site: Site | None) -> Iterator[Fix]:
         site.path, site.text, statement, f"{name} = next({target}.parameters()).device"
     )
     back = f"{target}.to({name})"
-    if isinstance(last, ast.Return):
-        if last.value is not None and target.partition(".")[0] in names_read(last):
-            return
-        after = edits.insert_before(site.path, site.text, last, back)
+    if (
+        isinstance(last, ast.Return)
+        and last.value is not None
+        and target.partition(".")[0] in names_read(last)
+    ):
+        # What it returns is computed from the module where it is now.
+        after = kept_result(site, function, last, back)
+    elif isinstance(last, ast.Return):
+        after = [edits.insert_before(site.path, site.text, last, back)]
     else:
-        after = edits.insert_after(site.path, site.text, last, back)
-    yield from fix(f"Move `{target}` back when `{function.name}` ends", [before, after])
+        after = [edits.insert_after(site.path, site.text, last, back)]
+    yield from fix(f"Move `{target}` back when `{function.name}` ends", [before, *after])
+
+
+def kept_result(site: Site, function: Function, last: ast.Return, line: str) -> list[Edit | None]:
+    """`return value` as `result = value`, a line between, and `return result`."""
+    taken = names_read(function) | names_stored(function) | parameters(function)
+    name = next(n for n in ("result", "results", "returned", "kept_result") if n not in taken)
+    source = site.source.places
+    start = source.start(last)
+    word = source.edit(site.path, start, start + len("return"), f"{name} =")
+    behind = f"{line}\nreturn {name}"
+    indent = edits.indentation(source, last)
+    if indent is None:
+        return [None]
+    return [word, edits.insert_after(site.path, site.text, last, behind.replace("\n", "\n" + indent))]
 
 
 def before_tracing(site: Site | None, wanted: str | None) -> Iterator[Fix]:
@@ -335,6 +364,34 @@ def made_again(sites: Sites, loaded: Location | None, path: str, made: Location 
             if text is not None and site.has(text):
                 change = edits.insert_after(site.path, site.text, statement, f"{path} = {text}")
                 yield from fix(f"Compute `{name}` again after loading", [change])
+
+
+def assigned_state(site: Site | None) -> Iterator[Fix]:
+    """`load_state_dict(state, assign=True)`: copied into tensors without data the state is lost."""
+    if site is not None and receiver_of(site.node, "load_state_dict") is not None:
+        yield from keyword(site, "assign", ["True"], "Take the loaded tensors themselves (`assign=True`)")
+
+
+def built_for_real(site: Site | None, scene: Scene, move: Location | None, sites: Sites) -> Iterator[Fix]:
+    """A model that nothing ever fills, built where it is used: its layers initialise themselves there."""
+    block = None if site is None else site.statement
+    if site is None or not isinstance(block, ast.With):
+        return
+    metas = [
+        n
+        for item in block.items
+        for n in ast.walk(item.context_expr)
+        if isinstance(n, ast.Constant) and n.value == "meta"
+    ]
+    if len(metas) != 1:
+        return
+    mover = sites.at(move)
+    named = None if mover is None or not isinstance(mover.node, ast.Call) else device_argument(mover.node)
+    around = [named] if named is not None else []
+    for device in list(dict.fromkeys([*around, *site.devices(scene.wanted)]))[:MOST_DEVICES]:
+        if site.has(device) and device.strip("'\"") != "meta":
+            change = edits.replace(site.path, site.text, metas[0], device)
+            yield from fix(f"Build it on `{device}`, where its layers get their values", [change])
 
 
 def of_other_host(source: Source, value: ast.expr, own: str, host: str) -> str | None:

@@ -100,6 +100,11 @@ class MetaLeft(Rule):
         operand, loaded = scene.stray_operand, _step(scene, "state_loaded")
         path = scene.extra.get("meta_path") or (operand.path if operand is not None else None)
         made = place(operand.born) if operand is not None else None
+        if loaded is not None:
+            yield from mending_modules.assigned_state(sites.at(loaded.location))
+        else:
+            block = place(_step(scene, "meta_block"))
+            yield from mending_modules.built_for_real(sites.at(block), scene, scene.raised, sites)
         if loaded is not None and isinstance(path, str):
             yield from mending_modules.made_again(sites, loaded.location, path, made)
 

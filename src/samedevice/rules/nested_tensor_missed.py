@@ -6,7 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Relative, Scene
-from samedevice.rules import mending
+from samedevice.rules import mending, mending_parts
 from samedevice.rules.questions import birth, candidates, is_mixed, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
@@ -90,7 +90,7 @@ class NestedTensorMissed(Rule):
         """The edits that may take it out, the best first."""
         held = [o.path for o in candidates(scene) if o.holder is Holder.CONTAINER and o.path is not None]
         for path in held:
-            yield from mending.field_beside(sites.at(found.location), path)
+            yield from mending_parts.field_beside(sites.at(found.location), path)
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:

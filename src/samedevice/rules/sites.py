@@ -336,7 +336,7 @@ def device_argument(call: ast.Call) -> str | None:
 def source_text(node: ast.expr) -> str:
     """The source of a device, strings in double quotes."""
     text = ast.unparse(node)
-    return f'"{text[1:-1]}"' if text[:1] == "'" and '"' not in text and "\\" not in text else text
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
 def means(text: str, wanted: str | None) -> bool:

@@ -1,10 +1,15 @@
 """The rule `tool-hook-left`."""
 
+from collections.abc import Iterator
+
 from samedevice.model.diagnostic import Confidence
+from samedevice.model.fix import Fix
 from samedevice.model.scene import Scene
 from samedevice.model.tool_hook import Part, ToolHook
+from samedevice.rules import mending
 from samedevice.rules.questions import is_mixed, place, short, story, wanted
 from samedevice.rules.rule import Recognition, Rule
+from samedevice.rules.sites import Sites
 
 
 class ToolHookLeft(Rule):
@@ -47,7 +52,8 @@ class ToolHookLeft(Rule):
     ```
 
     ## Fix safety
-    There is no automatic fix.
+    The fix is unsafe: a hook of your own that returns what it moved returns nothing any more. For hooks of other
+    packages there is no automatic fix.
     Keep what `register_forward_hook` returns and call its `remove()` when the tool is done; a hook that only looks
     returns nothing. Hooks of accelerate are taken off by `remove_hook_from_module(module, recurse=True)`.
     """
@@ -72,6 +78,13 @@ class ToolHookLeft(Rule):
         if hook.part is Part.INSIDE:
             return self._inside(scene, hook)
         return None
+
+    def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
+        """The edits that may take it out, the best first."""
+        hook = scene.extra.get("hook")
+        moved = hook.moved if isinstance(hook, ToolHook) and hook.part is Part.MOVED else None
+        if moved is not None:
+            yield from mending.nothing_returned(sites.at(moved.location), "Return nothing from the hook")
 
     def _outlived(self, scene: Scene, hook: ToolHook) -> Recognition | None:
         moved = hook.moved

@@ -22,9 +22,9 @@ KNOWN: Final = (
     (re.compile(r"Cannot re-initialize CUDA in forked subprocess"), Kind.FORK),
     (re.compile(r"can't optimize a non-leaf Tensor"), Kind.LEAF),
     (re.compile(r"Found two parameters on different devices"), Kind.OPERANDS),
-    (re.compile(r"Attempting to deserialize object on (?:a )?CUDA device"), Kind.LOAD),
     (re.compile(r"You can't move a model that has some modules offloaded"), Kind.OFFLOAD),
     (re.compile(r"you have activated sequential model offloading"), Kind.OFFLOAD),
+    (re.compile(r"Attempting to deserialize object on (?:a )?CUDA device"), Kind.LOAD),
 )
 
 #: the end of a dtype's name in C++ ("Half", "c10::Half", "torch.cuda.HalfTensor") -> torch's name
@@ -55,7 +55,8 @@ def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
     if kind is Kind.FORK:
         message = next((line for line in text.splitlines() if "forked subprocess" in line), text)
         message = message.removeprefix("RuntimeError: ")
-        inside = _line_in_worker(text)
+        # A DataLoader puts its worker's traceback into the text, a pool into the cause.
+        inside = _line_in_worker(text) or _line_in_worker(str(error.__cause__ or ""))
         if inside is not None:
             extra["worker_line"] = inside
     if kind is Kind.LEAF:
