@@ -111,6 +111,7 @@ _TABLE: Final[tuple[tuple[str, str, Callable[[Call], Refusal | None]], ...]] = (
         "self other -dims -dims_b * out",
         own.judge_tensordot,
     ),
+    ("torch._C._nested.nested_tensor", "[tensors]", own.judge_nested),
     ("torch.special.ndtr", "self * out", own.judge_ndtr),
     ("torch.diff torch.Tensor.diff", "self -n -dim prepend append * out", own.judge_diff),
     (

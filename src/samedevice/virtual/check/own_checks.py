@@ -97,6 +97,11 @@ def judge_meshgrid(call: Call) -> Refusal | None:
     return None
 
 
+def judge_nested(call: Call) -> Refusal | None:
+    """The elements are joined, without a move to each other."""
+    return exact.judge_as(call, [*call.many("tensors")], "wrapper_CUDA_cat")
+
+
 def judge_multi_dot(call: Call) -> Refusal | None:
     tensors, out = call.many("tensors"), call.one("out")
     if not tensors:
