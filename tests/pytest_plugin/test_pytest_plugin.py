@@ -130,6 +130,22 @@ def test_the_configuration_gives_the_number_and_the_option_has_the_last_word(run
     run(text, "--virtual-gpus=0").assert_outcomes(failed=1)
 
 
+def test_the_memory_of_a_gpu_can_be_small_enough_to_fill_it(run, pytester):
+    pytester.makeini("[pytest]\nvirtual_gpu_memory = 2MB\n")
+    text = """
+        import pytest, torch
+
+        @pytest.mark.virtual_gpus(1)
+        def test_it():
+            with pytest.raises(torch.cuda.OutOfMemoryError):
+                torch.ones(1 << 20, device="cuda")
+        """
+
+    run(text).assert_outcomes(passed=1)
+    run(text, "--virtual-gpu-memory=1GB").assert_outcomes(failed=1)
+    assert run(text, "--virtual-gpu-memory=much").ret == pytest.ExitCode.USAGE_ERROR
+
+
 # -- the marker and the fixture ----------------------------------------------------------------------
 
 MARKED = """

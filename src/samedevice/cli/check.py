@@ -3,7 +3,6 @@
 import argparse
 import os
 import pickle
-import re
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ from samedevice.cli.membership import Member, member_of
 from samedevice.cli.output import check_writable, write_report
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
+from samedevice.model.sizes import size_of
 from samedevice.processes.watch import Ended
 from samedevice.program.running import (
     Ending,
@@ -167,10 +167,10 @@ def _seconds(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a size; write 24GB or 16GiB")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+    try:
+        return size_of(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def split_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:

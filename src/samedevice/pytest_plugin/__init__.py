@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from samedevice.model.errors import MISSING_TORCH, UserError
+from samedevice.model.sizes import size_of
 from samedevice.pytest_plugin.asked import asked_by, number_of
 
 if TYPE_CHECKING:
@@ -34,12 +35,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="collect and run all tests on N virtual GPUs: on the CPU, with CUDA's device rules (0: none)",
     )
+    group.addoption(
+        "--virtual-gpu-memory",
+        type=_size,
+        default=None,
+        metavar="SIZE",
+        help="memory of each virtual GPU, as 24GB (default: 80GB)",
+    )
     parser.addini("virtual_gpus", "number of virtual GPUs, as `--virtual-gpus`", default="")
+    parser.addini("virtual_gpu_memory", "memory of each, as `--virtual-gpu-memory`", default="")
 
 
 def _number(text: str) -> int:
     try:
         return number_of(text, "`--virtual-gpus`")
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _size(text: str) -> int:
+    try:
+        return size_of(text)
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -76,7 +92,10 @@ def _gpus(config: pytest.Config, count: int = 0) -> "Gpus":
                 raise
             raise UserError(MISSING_TORCH) from None
 
-        config.stash[_GPUS] = gpus = Gpus(count)
+        memory = config.known_args_namespace.virtual_gpu_memory
+        if memory is None and config.getini("virtual_gpu_memory"):
+            memory = size_of(config.getini("virtual_gpu_memory"))
+        config.stash[_GPUS] = gpus = Gpus(count, memory)
         config.add_cleanup(gpus.stop)
     return config.stash[_GPUS]
 

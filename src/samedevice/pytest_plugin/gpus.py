@@ -38,11 +38,13 @@ class Gpus:
 
     Attributes:
         count: how many all tests have; 0 when only those that ask get some.
+        memory: bytes of each, None for the usual size.
         notes: what the reader should know of the run as a whole.
     """
 
-    def __init__(self, count: int = 0) -> None:
+    def __init__(self, count: int = 0, memory: int | None = None) -> None:
         self.count = count
+        self.memory = memory
         self.notes: dict[str, None] = {}
         self._diagnoser = Diagnoser()
         self._stack = ExitStack()
@@ -67,7 +69,7 @@ class Gpus:
         if activation is None and not count:
             yield
         elif activation is None or activation.inherited:
-            with virtual_gpus(count, "raise", diagnoser=self._diagnoser) as engine:
+            with virtual_gpus(count, "raise", gpu_memory=self.memory, diagnoser=self._diagnoser) as engine:
                 try:
                     yield
                 finally:
