@@ -1,6 +1,7 @@
 """`pytest --virtual-gpus N`: tests for CUDA run, fail as on CUDA, and say why."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -398,6 +399,37 @@ def test_an_error_without_a_device_mistake_is_left_alone(run):
 
     done.assert_outcomes(failed=1)
     assert "why it failed" not in done.stdout.str()
+
+
+def test_the_example_of_a_library_shows_its_mistake(pytester):
+    folder = Path(__file__).parents[2] / "examples" / "cuda_tests"
+    done = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--virtual-gpus=1", str(folder))
+
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["error[[]cached-on-first-device[]]*"])
+
+
+def test_gpus_of_somebody_else_change_for_a_test_and_stay(pytester):
+    """`samedevice check -m pytest`: the GPUs are there already, and mistakes are reported."""
+    pytester.makepyfile(
+        """
+        import pytest, torch
+
+        @pytest.mark.virtual_gpus(3)
+        def test_more():
+            assert torch.cuda.device_count() == 3
+
+        def test_as_it_is():
+            assert torch.cuda.device_count() == 1
+            torch.ones(2).cuda() + torch.ones(2)
+        """
+    )
+    with virtual_gpus(1, "report") as machine:
+        done = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+        assert torch.cuda.device_count() == 1
+        assert [d.rule for d in machine.diagnostics()] == ["factory-without-device"]
+    done.assert_outcomes(passed=2)
 
 
 # -- other plugins, other processes ------------------------------------------------------------------
