@@ -3,20 +3,19 @@
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
-_Tensor = torch.Tensor
 
-
-def _channels(value: Any, like: _Tensor) -> Any:
+def _channels(value: Any, like: Tensor) -> Any:
     """A tensor with one number per channel, shaped to meet the input."""
     return None if value is None else value.view(1, -1, *[1] * (like.dim() - 2))
 
 
-def _others(tensor: _Tensor) -> list[int]:
+def _others(tensor: Tensor) -> list[int]:
     return [d for d in range(tensor.dim()) if d != 1]
 
 
-def stats(input: _Tensor, eps: float) -> tuple[_Tensor, _Tensor]:
+def stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Mean and inverse standard deviation of each channel."""
     values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
     variance, mean = torch.var_mean(values, _others(input), correction=0)
@@ -24,15 +23,15 @@ def stats(input: _Tensor, eps: float) -> tuple[_Tensor, _Tensor]:
 
 
 def gather_stats_with_counts(
-    input: _Tensor,
-    mean: _Tensor,
-    invstd: _Tensor,
-    running_mean: _Tensor | None,
-    running_var: _Tensor | None,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     momentum: float,
     eps: float,
-    counts: _Tensor,
-) -> tuple[_Tensor, _Tensor]:
+    counts: Tensor,
+) -> tuple[Tensor, Tensor]:
     """The same of all ranks' data, from each rank's; updates the running averages."""
     number = counts.to(mean.dtype).view(-1, 1)
     total = number.sum()
@@ -46,13 +45,13 @@ def gather_stats_with_counts(
 
 
 def elemt(
-    input: _Tensor,
-    weight: _Tensor | None,
-    bias: _Tensor | None,
-    mean: _Tensor,
-    invstd: _Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    invstd: Tensor,
     eps: float,
-) -> _Tensor:
+) -> Tensor:
     """The normalised input."""
     result = (input - _channels(mean, input)) * _channels(invstd, input)
     if weight is not None:
@@ -63,15 +62,15 @@ def elemt(
 
 
 def backward_reduce(
-    grad_out: _Tensor,
-    input: _Tensor,
-    mean: _Tensor,
-    invstd: _Tensor,
-    weight: _Tensor | None,
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
     input_g: bool,
     weight_g: bool,
     bias_g: bool,
-) -> tuple[_Tensor | None, _Tensor | None, _Tensor | None, _Tensor | None]:
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Sums over this rank's part of the gradient."""
     gradient = grad_out.to(mean.dtype)
     total = gradient.sum(_others(input))
@@ -86,15 +85,15 @@ def backward_reduce(
 
 
 def backward_elemt(
-    grad_out: _Tensor,
-    input: _Tensor,
-    mean: _Tensor,
-    invstd: _Tensor,
-    weight: _Tensor | None,
-    sum_dy: _Tensor,
-    sum_dy_xmu: _Tensor,
-    count: _Tensor,
-) -> _Tensor:
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    count: Tensor,
+) -> Tensor:
     """The input's gradient, from the sums of all ranks."""
     total = count.sum().to(mean.dtype)
     centred = input - _channels(mean, input)
