@@ -87,6 +87,9 @@ def test_a_diff_is_printed_and_nothing_is_written(package: Path) -> None:
     assert "-x.to(device)  # a copy that nobody keeps\n+x = x.to(device)" in done.stdout
     assert "6.0" not in done.stdout  # standard output is the diff alone
     assert "would fix 2 problems in 2 files" in done.stderr
+    told = " ".join(done.stderr.split())
+    assert "would fix[discarded-move] pkg/train.py:8: Assign the moved copy (proven by run 2)" in told
+    assert "would fix[unregistered-tensor] pkg/model.py:9: Register it as a buffer (proven by run 2)" in told
 
 
 def test_without_leave_for_unsafe_fixes_they_are_only_announced(package: Path) -> None:

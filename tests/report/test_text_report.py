@@ -31,6 +31,26 @@ def test_the_concise_report_reads_as_the_golden_file(golden):
     golden("report/lint.concise.txt", render(records.LINTED, "concise"))
 
 
+def test_what_was_fixed_is_told_with_its_edit_and_its_proof():
+    gone = replace(records.UNREGISTERED, notes=("proven by run 2",))
+    repaired = replace(records.CLEAN, fixed=(gone,), notes=("fixed 1 problem in 1 file",))
+
+    lines = render(repaired, read=records.read).splitlines()
+    told = " ".join(" ".join(lines).split())
+    shown_only = render(replace(repaired, written=False), read=records.read)
+    colored = render(repaired, color=True, read=records.read)
+
+    assert lines[0].startswith("fixed[unregistered-tensor] model.py:12: ")
+    assert "(proven by run 2)" in told
+    assert records.UNREGISTERED.message in told
+    assert lines[-2:] == [
+        "note: fixed 1 problem in 1 file",
+        "all clear: no device mistakes on 2 virtual GPUs; the program finished",
+    ]
+    assert shown_only.startswith("would fix[unregistered-tensor]")
+    assert ANSI.sub("", colored).splitlines() == lines
+
+
 def test_a_clean_run_is_one_line():
     actual = render(records.CLEAN, read=records.read)
 

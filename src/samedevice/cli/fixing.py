@@ -100,11 +100,6 @@ def outcome_of(
             f"{would} {counted(len(repaired.made), 'problem')} in {counted(len(paths), 'file')}, "
             f"proven by {counted(runs, 'run')} on virtual GPUs"
         )
-    for one in repaired.made:
-        d = one.diagnostic
-        notes.append(
-            f"{would} {d.rule}, {d.location.path}:{d.location.line}: {one.fix.title} (run {one.run})"
-        )
     seen = set()
     for problem, fix, reason in repaired.taken_back:
         line = f"taken back, {problem.rule}, {problem.location.path}:{problem.location.line}: {fix.title}: {reason}"
@@ -127,8 +122,11 @@ def outcome_of(
         notes.append(
             f"--unsafe-fixes would try to fix {counted(more, 'more problem' if repaired.made else 'problem')}"
         )
-    fixed = tuple(replace(one.diagnostic, fix=one.fix) for one in repaired.made)
-    return replace(last, notes=tuple(notes), fixed=fixed)
+    fixed = tuple(
+        replace(one.diagnostic, fix=one.fix, notes=(*one.diagnostic.notes, f"proven by run {one.run}"))
+        for one in repaired.made
+    )
+    return replace(last, notes=tuple(notes), fixed=fixed, written=not options.diff)
 
 
 def show_diff(files: Files, changed: dict[str, bytes]) -> None:

@@ -17,7 +17,9 @@ class Outcome:
         files: number of files looked at (`lint`).
         suppressed: diagnostics silenced by suppression comments.
         ranks: number of processes that a launcher started (`check` of several).
-        fixed: problems that are gone, each with the fix that was made (`check --fix`).
+        fixed: problems that are gone, each with the fix that was made and, as its note, what proves it
+            (`check --fix`).
+        written: the fixes are in the files; not so with `--diff`.
         seconds: wall-clock time of the command; shown in text only, never in goldens.
     """
 
@@ -29,6 +31,7 @@ class Outcome:
     files: int | None = None
     suppressed: int = 0
     fixed: tuple[Diagnostic, ...] = ()
+    written: bool = True
     ranks: int | None = None
     seconds: float | None = field(default=None, compare=False)
 

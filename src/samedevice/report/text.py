@@ -38,6 +38,10 @@ def report_lines(outcome: Outcome, *, width: int, read: ReadLines) -> list[Line]
     for diagnostic in outcome.diagnostics:
         lines += diagnostic_lines(diagnostic, outcome.command, width=width, read=read)
         lines.append(())
+    for one in outcome.fixed:
+        lines += fixed_lines(one, width, written=outcome.written)
+    if outcome.fixed:
+        lines.append(())
     for note in outcome.notes:
         lines += _labelled("note", note, width, "")
     return lines + summary_lines(outcome, width)
@@ -74,6 +78,17 @@ def diagnostic_lines(diagnostic: Diagnostic, command: str, *, width: int, read: 
             lines += [(), *section]
     advice = _advice(d, command, width, indent)
     return [*lines, (), *advice] if advice else lines
+
+
+def fixed_lines(diagnostic: Diagnostic, width: int, *, written: bool) -> list[Line]:
+    """A problem that is gone: which edit took it out, and what proves it."""
+    d = diagnostic
+    label = f"{'fixed' if written else 'would fix'}[{d.rule}]"
+    title = "" if d.fix is None else f": {d.fix.title}"
+    proof = f" ({'; '.join(d.notes)})" if d.notes else ""
+    first = [Span(label, "good"), Span(" "), Span(_place(d.location), "path")]
+    lines = wrap([*first, *prose(title), Span(proof, "dim")], width, rest=[Span("   ")])
+    return lines + wrap(prose(d.message), width, [Span("   ")], [Span("   ")])
 
 
 def _story(evidence: Sequence[Evidence], width: int, indent: str, read: ReadLines) -> list[Line]:
