@@ -72,7 +72,13 @@ class Journal(unittest.TestResult):
         elif self.outcome[0] == "passed":
             self.outcome = ("timed out" if kind is TimedOut else "failed", reason)
 
-    addError = addFailure = fails  # noqa: N815
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
+        """The test raised."""
+        self.fails(test, err)
+
+    def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+        """An assertion failed."""
+        self.fails(test, err)
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         """A part of a test has ended."""

@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.functional as F  # noqa: E402
+
 import samedevice  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(autouse=True)
 def two_gpus() -> Iterator[None]:
     with warnings.catch_warnings(), samedevice.virtual_gpus(2):
-        warnings.filterwarnings("ignore", "Sparse")
+        warnings.filterwarnings("ignore", "Sparse|The PyTorch API of nested tensors")
         yield
 
 
@@ -105,3 +107,147 @@ def test_the_scaler_finds_sparse_gradients_that_were_made_of_host_tensors() -> N
     )
 
     assert {str(device): value.item() for device, value in found.items()} == {"cuda:0": 1.0}
+
+
+def test_gradients_of_outputs_that_nothing_used_are_where_the_outputs_were() -> None:
+    seen = []
+
+    class Spread(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x.to("cuda:0"), x.to("cuda:1"), x.to("cpu")
+
+        @staticmethod
+        def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
+            seen.extend(str(gradient.device) for gradient in gradients)
+            return gradients[0] + gradients[1].to("cuda:0")
+
+    x = torch.ones(3, device="cuda:0", requires_grad=True)
+    (Spread.apply(x)[1] * 2).sum().backward()
+
+    assert seen == ["cuda:0", "cuda:1", "cpu"]
+    assert x.grad is not None and x.grad.tolist() == [2.0] * 3
+
+
+def test_numbers_in_traced_code_stay_numbers() -> None:
+    loss = torch.nn.TripletMarginWithDistanceLoss(margin=0.5, swap=True)
+    operands = [torch.full((2, 3), value, device="cuda") for value in (1.0, 2.0, 3.0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(loss, operands)
+
+    assert traced(*operands).item() == loss(*operands).item()
+
+
+def test_nested_tensors_are_made_where_they_are_asked_for() -> None:
+    parts = [torch.ones(2, 4, device="cuda:1"), torch.ones(3, 4, device="cuda:1")]
+    hosts = [part.cpu() for part in parts]
+    made = {
+        "as their parts": torch.nested.nested_tensor(parts),
+        "asked for": torch.nested.nested_tensor(hosts, device="cuda:1"),
+        "of lists": torch.nested.nested_tensor([[1.0], [2.0, 3.0]], device="cuda:1"),
+        "of parts": torch.nested.as_nested_tensor(parts),
+        "moved": torch.nested.as_nested_tensor(hosts, device="cuda:1"),
+        "padded": torch.nested.nested_tensor(hosts, device="cuda:1").to_padded_tensor(0.0),
+        "jagged": torch.nested.nested_tensor(hosts, device="cuda:1", layout=torch.jagged),
+    }
+
+    assert {name: str(tensor.device) for name, tensor in made.items()} == dict.fromkeys(made, "cuda:1")
+    assert str(torch.nested.nested_tensor(hosts).device) == "cpu"
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+#: calls on a GPU, and what the kernel that is not deterministic calls itself
+ALERTS = {
+    "adaptive_avg_pool2d_backward_cuda": lambda x: F.adaptive_avg_pool2d(x, 2).sum().backward(),
+    "upsample_bicubic2d_backward_out_cuda": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic").sum().backward(),
+    "reflection_pad1d_backward_out_cuda": lambda x: F.pad(x[0], (1, 1), mode="reflect").sum().backward(),
+    "grid_sampler_2d_backward_cuda": lambda x: F.grid_sample(
+        x, torch.zeros(1, 2, 2, 2, device="cuda"), align_corners=False
+    ).sum().backward(),
+    "nll_loss2d_forward_out_cuda_template": lambda x: F.nll_loss(
+        x, torch.zeros(1, 4, 4, dtype=torch.long, device="cuda")
+    ),
+    "_histc_cuda with floating point input": lambda x: x.detach().histc(min=0, max=1),
+    "median CUDA with indices output": lambda x: x.median(0),
+    "put_": lambda x: x.detach().take(torch.zeros(1, dtype=torch.long, device="cuda")).put_(
+        torch.zeros(1, dtype=torch.long, device="cuda"), torch.ones(1, device="cuda"), accumulate=True
+    ),
+    "scatter_reduce_cuda_prod_": lambda x: x.detach()[0, 0, 0].scatter_reduce(
+        0, torch.zeros(1, dtype=torch.long, device="cuda"), torch.ones(1, device="cuda"), "prod"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", ALERTS)
+def test_an_operation_that_is_not_deterministic_on_cuda_refuses_when_told_to(
+    kernel: str, deterministic: None
+) -> None:
+    x = torch.rand(1, 3, 4, 4, device="cuda", requires_grad=True)
+    ALERTS[kernel](x)
+    torch.use_deterministic_algorithms(True)
+    words = f"^{kernel} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms"
+    with pytest.raises(RuntimeError, match=words):
+        ALERTS[kernel](x)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with pytest.warns(UserWarning, match=words):
+        ALERTS[kernel](x)
+
+
+def test_what_is_deterministic_on_cuda_goes_on(deterministic: None) -> None:
+    torch.use_deterministic_algorithms(True)
+    x = torch.rand(1, 3, 4, 4, device="cuda", requires_grad=True)
+    index = torch.zeros(4, dtype=torch.long, device="cuda")
+    F.nll_loss(x, torch.zeros(1, 4, 4, dtype=torch.long, device="cuda"), reduction="none")
+    F.cross_entropy(x[0, 0], index).backward()
+    x.detach().median(), x.detach().cumsum(0), torch.bincount(index)
+    x.detach()[0, 0, 0].scatter_add(0, index, torch.ones(4, device="cuda"))
+    F.adaptive_avg_pool2d(x, 1).sum().backward()
+    F.adaptive_avg_pool2d(x.cpu().detach().requires_grad_(), 2).sum().backward()
+
+    assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_functions_ask_no_subclass_that_is_switched_off() -> None:
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            return NotImplemented
+
+    x = torch.ones(2, device="cuda").as_subclass(Refusing)
+    with torch._C.DisableTorchFunctionSubclass():
+        assert torch.nn.functional.relu(x).sum().item() == 2.0
+
+
+def test_the_parts_of_a_nested_tensor_are_on_one_device_whatever_is_asked_for() -> None:
+    parts = [torch.ones(2, 3, device="cuda"), torch.ones(2, 3)]
+    words = "got tensors is on cpu, different from other tensors on cuda:0"
+    for make in (torch.nested.nested_tensor, torch.nested.as_nested_tensor):
+        for options in ({}, {"device": "cuda"}):
+            with pytest.raises(RuntimeError, match=words):
+                make(parts, **options)
+
+
+def test_a_custom_function_may_change_a_view_in_place() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+            return gradient * 2
+
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    base = x * 1
+    Doubled.apply(base[:2])
+    base.sum().backward()
+
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 1.0]

@@ -147,6 +147,7 @@ class Engine:
         session: what is recorded.
         on_mismatch: "raise" raises CUDA's exception; "report" tells the diagnoser and goes on.
         exact: every ATen operation is judged (the reference); otherwise the fast tier stands in front.
+        alert: looks at each operation on a GPU while deterministic algorithms are asked for.
         exact_backward: Python code takes part in backward passes, so they are judged too.
         active: False once the context has been left (threads may outlive it).
     """
@@ -165,6 +166,7 @@ class Engine:
         self.diagnoser = diagnoser
         self.exact = exact
         self.exact_backward = exact
+        self.alert: Callable[[Any, Any, Any], None] | None = None
         self.active = True
         self.stepped_over = 0
         self.children: Children | None = None
@@ -339,6 +341,9 @@ class Engine:
                 kwargs, state, state.target if state.target is not None else result_device
             )
 
+        if self.alert is not None and not state.quiet and result_device is not None and result_device >= 0:
+            self.alert(func, args, kwargs)
+
         result = self._run(func, args, kwargs, result_device)
 
         if state.target is not None:
@@ -421,6 +426,10 @@ class Engine:
             if not on_gpu:
                 raise
             return kernels.stand_in(self, func, args, kwargs, error)
+        except RuntimeError as error:
+            if "Expected a value of type 'Tensor'" not in str(error):
+                raise
+            return func(*_numbers_as_tensors(func, args), **kwargs)
 
     def _tag_result(
         self,
@@ -596,6 +605,16 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
         elif isinstance(value, dict):
             yield from tensors_in(value.values())
+
+
+def _numbers_as_tensors(func: Any, args: tuple[Any, ...]) -> list[Any]:
+    """The arguments with traced code's numbers, which C++ hands over as such, made tensors again."""
+    taken = list(args)
+    for i, (value, argument) in enumerate(zip(args, func._schema.arguments, strict=False)):
+        if isinstance(value, (bool, int, float, complex)) and str(argument.type) == "Tensor":
+            dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
+            taken[i] = torch.tensor(value, dtype=dtype)
+    return taken
 
 
 def _same_device(births: list[Birth], device: int) -> tuple[Birth, ...]:

@@ -75,6 +75,8 @@ class Functions:
             return creation.pinned_factory(engine, func, args, kwargs)
         if engine.state.exact:
             return engine.plain(func, args, kwargs)
+        if engine.alert is not None:
+            return self.exact(func, args, kwargs)
         return self.fast.call(func, args, kwargs)
 
     def _draw(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -131,6 +133,7 @@ def see_through_python_functions(patches: Patches) -> None:
     """
     has_override = torch._C._has_torch_function
     disabled = torch._C._disabled_torch_function_impl
+    enabled = torch._C._is_torch_function_enabled
     plain_types = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}
 
     def overrides(value: Any) -> bool:
@@ -145,10 +148,10 @@ def see_through_python_functions(patches: Patches) -> None:
         return any(map(overrides, values)) and has_override(values)
 
     def has_torch_function_unary(value: Any) -> bool:
-        return overrides(value)
+        return overrides(value) and enabled()
 
     def has_torch_function_variadic(*values: Any) -> bool:
-        return any(map(overrides, values))
+        return any(map(overrides, values)) and enabled()
 
     replacements = {
         "has_torch_function": has_torch_function,

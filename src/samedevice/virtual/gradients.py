@@ -6,7 +6,7 @@ for the ones assigned to `.grad`.
 """
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -18,6 +18,9 @@ from samedevice.virtual.tags import UNSETTLED, device_index, device_name
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
+
+#: on the node of a custom function: where its outputs are
+_OUTPUTS: Final = "_samedevice_outputs"
 
 
 def install(patches: Patches, engine: "Engine") -> None:
@@ -35,6 +38,19 @@ def install(patches: Patches, engine: "Engine") -> None:
         return result
 
     patches.set(function, "apply", classmethod(apply))
+    node_class = torch.autograd.function.BackwardCFunction
+    user_backward = node_class.apply
+
+    def backward(self: Any, *gradients: Any) -> Any:
+        places = vars(self).get(_OUTPUTS, ())
+        with torch._C.DisableTorchFunction():
+            # C++ puts zeros for the gradients of outputs that nothing used.
+            for gradient, place in zip(gradients, places, strict=False):
+                if isinstance(gradient, torch.Tensor) and device_index(gradient) == UNSETTLED:
+                    engine.settle(gradient, place)
+        return user_backward(self, *gradients)
+
+    patches.set(node_class, "apply", backward)
 
     original_run = torch.autograd.graph._engine_run_backward
 
@@ -43,7 +59,7 @@ def install(patches: Patches, engine: "Engine") -> None:
             return original_run(outputs, *args, **kwargs)
         if args:
             args = (_check_given(engine, outputs, args[0]), *args[1:])
-        if engine.exact_backward:
+        if engine.exact_backward or engine.alert is not None:
             with engine.exactly():
                 gradients = original_run(outputs, *args, **kwargs)
         else:
@@ -59,14 +75,16 @@ def install(patches: Patches, engine: "Engine") -> None:
 
 def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
     """Check, after the custom backward has run, that each gradient is where its input was."""
-    outputs = [
-        t for t in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(t, torch.Tensor)
-    ]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    outputs = [t for t in results if isinstance(t, torch.Tensor)]
     with torch._C.DisableTorchFunction():
         node = next((t.grad_fn for t in outputs if t.grad_fn is not None), None)
         if node is None or torch._C._are_functorch_transforms_active():
             return
         expected = [device_index(t) for t in args if isinstance(t, torch.Tensor)]
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            places = [device_index(t) if isinstance(t, torch.Tensor) else UNSETTLED for t in results]
+            setattr(node, _OUTPUTS, places)
 
     def check(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         if len(grad_inputs) != len(expected):

@@ -17,17 +17,20 @@ from samedevice.virtual.surface import (
     backends,
     compile,
     cuda,
+    determinism,
     dlpack,
     generators,
     graphs,
     jiterator,
     legacy,
     memory,
+    nested,
     optimizers,
     parallel,
+    printing,
     profiling,
-    runtime,
     ray,
+    runtime,
     serialization,
     states,
     storages,
@@ -36,7 +39,7 @@ from samedevice.virtual.surface import (
     triton,
 )
 
-HANDLERS: dict[Any, Callable[..., Any]] = {**accelerator.HANDLERS}
+HANDLERS: dict[Any, Callable[..., Any]] = {**accelerator.HANDLERS, **nested.HANDLERS}
 
 
 def install(patches: Patches, machine: Machine, activation: Any) -> None:
@@ -54,11 +57,14 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     serialization.install(patches, engine)
     parallel.install(patches, engine)
     optimizers.install(patches, engine)
+    determinism.install(patches, engine)
+    nested.install(patches, engine)
     backends.install(patches, engine)
     graphs.install(patches, activation)
     jiterator.install(patches, engine)
     compile.install(patches, activation)
     legacy.install(patches, engine)
+    printing.install(patches)
     profiling.install(patches, activation)
     autocast.install(patches, engine)
     threads.install(patches, activation)
