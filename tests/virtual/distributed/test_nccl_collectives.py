@@ -128,17 +128,29 @@ def test_a_differentiable_collective_takes_its_gradient_along(group):
 CPU = "No backend type associated with device type cpu"
 DENSE = "Tensors must be CUDA and dense"
 GUARD = "CUDAGuardImpl initialized with non-CUDA DeviceType: cpu"
+OPTIONS = (
+    "layout=Strided, requires_grad=false (default), pinned_memory=false (default), memory_format=(nullopt)"
+)
+#: call with a tensor on the CPU, and what PyTorch 2.14.1's own library says of it
 REFUSED = {
     "all_reduce": (lambda c: dist.all_reduce(c), RuntimeError, CPU),
     "broadcast": (lambda c: dist.broadcast(c, 0), RuntimeError, CPU),
-    "all_gather's input": (lambda c: dist.all_gather([ones()], c), ValueError, DENSE),
+    "all_gather's input": (lambda c: dist.all_gather([ones()], c), RuntimeError, CPU),
+    "reduce_scatter's output": (lambda c: dist.reduce_scatter(c, [ones()]), RuntimeError, CPU),
+    "reduce_scatter's list": (lambda c: dist.reduce_scatter(ones(), [c]), RuntimeError, GUARD),
+    "gather's input": (lambda c: dist.gather(c, [ones()]), RuntimeError, CPU),
+    "scatter's output": (lambda c: dist.scatter(c, [ones()]), RuntimeError, CPU),
+    "all_to_all's list": (lambda c: dist.all_to_all([ones()], [c]), ValueError, DENSE),
+    "all_reduce_coalesced": (lambda c: dist.all_reduce_coalesced([ones(), c]), ValueError, DENSE),
+    "DDP": (lambda c: torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2)), RuntimeError, CPU),
     "all_gather_into_tensor's output": (lambda c: dist.all_gather_into_tensor(c, ones()), ValueError, DENSE),
     "reduce_scatter_tensor's input": (lambda c: dist.reduce_scatter_tensor(ones(), c), RuntimeError, GUARD),
     "all_to_all_single's input": (lambda c: dist.all_to_all_single(ones(), c), ValueError, DENSE),
     "gather's list": (
         lambda c: dist.gather(ones(), [c]),
         ValueError,
-        "ProcessGroupNCCL::gather: invalid tensor type at index 0 (expected CUDAFloatType, got CPUFloatType)",
+        "ProcessGroupNCCL::gather: invalid tensor type at index 0 (expected TensorOptions(dtype=float, "
+        f"device=cuda:0, {OPTIONS}), got TensorOptions(dtype=float, device=cpu, {OPTIONS}))",
     ),
     "a functional collective": (
         lambda c: functional.all_reduce(c, "sum", dist.group.WORLD),

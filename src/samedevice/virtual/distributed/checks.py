@@ -16,23 +16,12 @@ import torch
 import torch.distributed as dist
 
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, tag_of
+from samedevice.virtual.surface.legacy import tensor_options
+from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, device_name, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.distributed.nccl import ProcessGroupNCCL
 
-_TYPES: Final = {
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.float16: "Half",
-    torch.bfloat16: "BFloat16",
-    torch.int64: "Long",
-    torch.int32: "Int",
-    torch.int16: "Short",
-    torch.int8: "Char",
-    torch.uint8: "Byte",
-    torch.bool: "Bool",
-}
 #: what `getNcclDataType` does not know
 _UNSUPPORTED: Final = {torch.int16: "Short"}
 #: NCCL says it in other words since the release that PyTorch 2.14 brings
@@ -55,6 +44,7 @@ class Operands:
         same: all must be on one GPU.
         paired: (role, list) whose tensors must have the type of the first input or output.
         point_to_point: a send or receive.
+        nested: names of arguments that are lists of lists, which the dispatcher does not look into.
     """
 
     inputs: tuple[tuple[str, torch.Tensor], ...]
@@ -63,6 +53,7 @@ class Operands:
     same: str = ""
     paired: tuple[str, torch.Tensor, tuple[torch.Tensor, ...]] | None = None
     point_to_point: bool = False
+    nested: str = ""
 
 
 class Judge:
@@ -136,7 +127,7 @@ class Judge:
         """
         named = (*operands.inputs, *operands.outputs)
         places = self.places(named, given)
-        devices = [device for _, _, device in places]
+        devices = [device for name, _, device in places if name != operands.nested]
         kinds = {device.type: device for device in group._device_types}
         kind = "cpu" if devices and all(d == CPU for d in devices) else "cuda"
         if META in devices:
@@ -186,10 +177,10 @@ class Judge:
                     return self._stepped_over(backend, group, error, operands.same, places, wanted, at)
         if operands.paired is not None:
             role, first_tensor, others = operands.paired
-            wanted_kind = _type_name(first_tensor, devices[id(first_tensor)])
+            wanted_kind = tensor_options(first_tensor.dtype, device_name(devices[id(first_tensor)]))
             for i, tensor in enumerate(others):
-                kind = _type_name(tensor, devices.get(id(tensor), UNSETTLED))
-                if kind != wanted_kind and (devices[id(tensor)] == CPU) != (devices[id(first_tensor)] == CPU):
+                kind = tensor_options(tensor.dtype, device_name(devices[id(tensor)]))
+                if (devices[id(tensor)] == CPU) != (devices[id(first_tensor)] == CPU):
                     text = (
                         f"ProcessGroupNCCL::{role}: invalid tensor type at index {i} "
                         f"(expected {wanted_kind}, got {kind})"
@@ -379,11 +370,6 @@ def _is_contiguous(tensor: torch.Tensor) -> bool:
     return suggested is not None and tensor.is_contiguous(memory_format=suggested)
 
 
-def _type_name(tensor: torch.Tensor, device: int) -> str:
-    kind = "CPU" if device == CPU else "CUDA"
-    return f"{kind}{_TYPES.get(tensor.dtype, str(tensor.dtype))}Type"
-
-
 def _sharing_text(rank: int, other: int, device: int) -> str:
     if _SHARING_ALLOWED:
         version = "2.30.7"
@@ -395,7 +381,7 @@ def _sharing_text(rank: int, other: int, device: int) -> str:
         version = "2.29.7"
         last = f"Duplicate GPU detected : rank {rank} and rank {other} both on CUDA device {(device + 1) << 12:x}"
     return (
-        "NCCL error in: /__w/pytorch/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, invalid usage "
+        "NCCL error in: /__w/pytorch/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:92, invalid usage "
         f"(run with NCCL_DEBUG=WARN for details), NCCL version {version}\n"
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
         f"Last error:\n{last}"

@@ -175,7 +175,7 @@ class Collectives:
         group = dist.ProcessGroup.unbox(group)
         options = _options(c10d.AllgatherOptions, timeout, async_op)
         named = _named("tensor", inputs)
-        operands = Operands(named, _named("tensor_list", _flat(outputs)), named)
+        operands = Operands(named, _named("tensor_list", _flat(outputs)), named, nested="tensor_list")
         lists, sources = [_carried(o) for o in outputs], _carried(inputs)
         work = self._run(group, operands, lambda b: _allgather(b, lists, sources, options))
         return outputs, work
@@ -238,7 +238,7 @@ class Collectives:
         operation, finish = self._average(group, op, outputs)
         options = _options(c10d.ReduceScatterOptions, timeout, async_op, reduceOp=operation)
         target = _named("output", outputs)
-        operands = Operands(_named("input_list", _flat(inputs)), target, target)
+        operands = Operands(_named("input_list", _flat(inputs)), target, target, nested="input_list")
         work = self._run(group, operands, lambda b: b.reduce_scatter(outputs, inputs, options), finish)
         return outputs, work
 
@@ -303,6 +303,7 @@ class Collectives:
             _named("gather_list", targets),
             source,
             paired=("gather", inputs[0], tuple(targets)) if targets else None,
+            nested="gather_list",
         )
         lists, sources = [_carried(o) for o in outputs], _carried(inputs)
         return self._run(group, operands, lambda b: b.gather(lists, sources, options))
@@ -345,6 +346,7 @@ class Collectives:
             _named("tensor", outputs),
             _named("scatter_list", sources),
             paired=("scatter", outputs[0], tuple(sources)) if sources else None,
+            nested="scatter_list",
         )
         targets, lists = _carried(outputs), [_carried(i) for i in inputs]
         work = self._run(group, operands, lambda b: b.scatter(targets, lists, options))
