@@ -112,3 +112,35 @@ def test_a_program_from_standard_input_cannot_be_fixed(tmp_path: Path) -> None:
     done = check(tmp_path, "--fix", "-")
     assert done.returncode == 2
     assert "cannot be edited" in done.stderr
+
+
+RANKS = """\
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+device = torch.device("cuda", rank)
+model = torch.nn.Linear(4, 2).to(device)
+x = torch.ones(3, 4)
+loss = model(x).sum()
+total = torch.tensor(0.5)
+dist.all_reduce(total)
+if rank == 0:
+    print(f"total {total.item():.2f}")
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_are_repaired_without_naming_a_gpu_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RANKS)
+    done = check(tmp_path, "--nproc-per-node", "2", "--fix", "--unsafe-fixes", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "total 1.00\n"
+    text = (tmp_path / "train.py").read_text()
+    assert "x = torch.ones(3, 4, device=device)\n" in text
+    assert "total = torch.tensor(0.5, device=device)\n" in text
+    assert "fixed[collective-on-wrong-device] train.py:13: Create it on `device`" in done.stderr
+    assert "on 2 virtual GPUs in 2 ranks" in done.stderr
