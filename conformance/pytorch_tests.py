@@ -208,7 +208,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", default=FILES, metavar="FILE", help="all of issue by default")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        default=FILES,
+        metavar="FILE",
+        help="the six of test/ that make tests for each device, unless given",
+    )
     parser.add_argument("--tests", type=Path, required=True, help="test/ of PyTorch's repository")
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose Class.method matches")
     parser.add_argument("--gpus", type=int, default=2)
