@@ -85,8 +85,12 @@ def _as_main(script: Path) -> Iterator[None]:
 
 
 def _forget_accelerators() -> None:
-    """Accelerate keeps the device that it found in a process-wide state."""
+    """Frameworks keep what they found: accelerate in a process-wide state, diffusers in a cache."""
     state = sys.modules.get("accelerate.state")
     if state is not None:
         state.AcceleratorState._reset_state(True)
         state.GradientState._reset_state()
+    found = sys.modules.get("diffusers.utils.torch_utils")
+    backend = getattr(found, "TorchDeviceBackend", None)
+    if backend is not None:
+        backend._detect_device_type.cache_clear()

@@ -74,7 +74,17 @@ class LoadWithoutMapLocation(Rule):
         if culprit is None or culprit.holder in (Holder.PARAMETER, Holder.BUFFER, Holder.OPTIMIZER_STATE):
             return None
         born = culprit.provenance[-1] if culprit.provenance else None
-        if born is None or born.action is not Action.LOADED or born.location is None:
+        if born is None or born.location is None:
+            return None
+        if born.package == "safetensors" and born.action is Action.CREATED:
+            return Recognition(
+                message=f"`{called(culprit, scene)}` is used on {wanted(scene)}, but safetensors loads onto {culprit.device} here",
+                location=born.location,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene, (born, f"loaded onto {culprit.device} here")),
+                help=f"Load it onto {wanted(scene)}: `device=…`",
+            )
+        if born.action is not Action.LOADED:
             return None
         mapped = bool(born.explicit_device)
         how = (

@@ -102,7 +102,7 @@ class Functions:
 
     def _widened(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function that CUDA computes in dtypes for which the CPU has no kernel."""
-        return widened.call(self._untabled, func, args, kwargs, engine.device_of)
+        return widened.call(engine, self._untabled, func, args, kwargs)
 
     def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call through the exact tier."""

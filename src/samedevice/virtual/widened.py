@@ -5,9 +5,14 @@ functions. The result has the type that CUDA gives it.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
+
+from samedevice.virtual.moves import move
+
+if TYPE_CHECKING:
+    from samedevice.virtual.engine import Engine
 
 _INTEGERS: Final = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 _HALF: Final = frozenset({torch.float16})
@@ -33,11 +38,11 @@ FUNCTIONS: Final[dict[Any, frozenset[torch.dtype]]] = {
 
 
 def call(
+    engine: "Engine",
     run: Callable[..., Any],
     func: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    device_of: Callable[[torch.Tensor], int],
 ) -> Any:
     """Run `func`; in a wider type when its operand is on a GPU and of a type that only CUDA takes."""
     first = next((v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)), None)
@@ -45,13 +50,20 @@ def call(
         return run(func, args, kwargs)
     with torch._C.DisableTorchFunction():
         dtype = first.dtype
-        concerned = dtype in FUNCTIONS[func] and device_of(first) >= 0
+        concerned = dtype in FUNCTIONS[func] and engine.device_of(first) >= 0
     if not concerned:
         return run(func, args, kwargs)
     wide = torch.float32 if dtype.is_floating_point else torch.float64
 
+    def cast(value: Any, source: torch.dtype, target: torch.dtype) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dtype is not source:
+            return value
+        with torch._C.DisableTorchFunction():
+            device = engine.device_of(value)
+        return move(engine, value, device, func.__name__, target)
+
     def widen(value: Any) -> Any:
-        return value.to(wide) if isinstance(value, torch.Tensor) and value.dtype is dtype else value
+        return cast(value, dtype, wide)
 
     result = run(func, tuple(map(widen, args)), {name: widen(value) for name, value in kwargs.items()})
-    return result.to(dtype)
+    return cast(result, wide, dtype)
