@@ -27,6 +27,16 @@ EXPECTED = {
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "cuda_tests"],
         {("cached-on-first-device", "cuda_tests/rotary.py", "self.tables = angles.cos(), angles.sin()")},
     ),
+    "a mistake in what one of two ranks runs": (
+        ["--nproc-per-node", "2", "two_ranks.py"],
+        {
+            (
+                "accumulator-on-cpu",
+                "two_ranks.py",
+                "right, seen = torch.zeros(CLASSES), torch.zeros(CLASSES)",
+            )
+        },
+    ),
     "three mistakes over several files": (
         ["-m", "three_mistakes", "--epochs", "1", "--words", "256"],
         {

@@ -36,13 +36,13 @@ if rank == 1:
 total = weight.sum().cpu()
 dist.all_reduce(total)
 how = sys.argv[1] if len(sys.argv) > 1 else ""
-print("ready", flush=True)
+print("ready\\n", end="", flush=True)
 if how == "dies" and rank == 1:
     raise ValueError("a bad batch")
 if how == "hangs" and rank == 1:
     time.sleep(600)
 dist.barrier()
-print(rank, dist.get_world_size(), torch.cuda.device_count(), total.item(), flush=True)
+print(f"{rank} {dist.get_world_size()} {torch.cuda.device_count()} {total.item()}\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 
@@ -143,6 +143,36 @@ def marked(mark: str) -> list[str]:
         if not found:
             break
     return found
+
+
+RECORDED = """\
+from torch.distributed.elastic.multiprocessing.errors import record
+
+
+@record
+def main():
+    raise ValueError("a bad batch")
+
+
+main()
+"""
+
+
+def test_the_error_file_of_a_rank_is_as_torch_writes_it(tmp_path):
+    (tmp_path / "train.py").write_text(RECORDED)
+    done = subprocess.run(
+        [sys.executable, "-m", "samedevice", "run", "train.py"],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    message = json.loads((tmp_path / "error.json").read_text())["message"]
+
+    assert done.returncode == 1
+    assert message["message"] == "ValueError: a bad batch"
+    assert message["extraInfo"]["py_callstack"].count("samedevice/") == 0
 
 
 def test_fixing_under_torchrun_is_refused_with_the_way_out(tmp_path):
