@@ -2,8 +2,6 @@
 
 import ast
 import io
-import os
-import stat
 import tokenize
 
 import pytest
@@ -19,7 +17,6 @@ from samedevice.source.rewriting import (
     edit_bytes,
     rewrite,
     unified_diff,
-    write_atomically,
 )
 
 
@@ -232,54 +229,6 @@ def test_chosen_fixes_never_touch_and_none_is_lost(wanted):
 
     assert len(made) + len(waiting) == len(fixes)
     apply_edits(text, [one for each in made for one in each.edits])
-
-
-# Writing
-
-
-def test_a_file_keeps_its_mode(tmp_path):
-    path = tmp_path / "a.py"
-    path.write_bytes(b"old")
-    path.chmod(0o755)
-    write_atomically(str(path), b"new")
-
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o755)
-    assert os.listdir(tmp_path) == ["a.py"]
-
-
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs symbolic links")
-def test_a_symbolic_link_stays_one(tmp_path):
-    (tmp_path / "real.py").write_bytes(b"old")
-    link = tmp_path / "link.py"
-    link.symlink_to("real.py")
-    write_atomically(str(link), b"new")
-
-    assert link.is_symlink()
-    assert (tmp_path / "real.py").read_bytes() == b"new"
-
-
-def test_what_somebody_else_has_changed_is_not_overwritten(tmp_path):
-    path = tmp_path / "a.py"
-    path.write_bytes(b"theirs")
-    with pytest.raises(OSError, match="changed meanwhile"):
-        write_atomically(str(path), b"new", expected=b"old")
-
-    assert path.read_bytes() == b"theirs"
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path, monkeypatch):
-    path = tmp_path / "a.py"
-    path.write_bytes(b"old")
-
-    def full(*args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(str(path), b"new")
-
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a.py"]
 
 
 def test_a_diff_names_the_file_and_survives_a_missing_line_end():

@@ -209,7 +209,6 @@ def test_operators_of_others_are_not_judged(devices: Devices) -> None:
 
 def test_an_ordinary_function_has_no_judge() -> None:
     assert check.check_function(torch.relu, (), {}, lambda tensor: 0) is None
-    assert not check.is_special(torch.relu)
 
 
 def test_functions_are_known_by_every_name_they_have(devices: Devices) -> None:

@@ -147,10 +147,10 @@ class Audits:
         """The page of `--html`."""
         if self.html is None:
             return
-        from samedevice.cli.output import write_atomically
+        from samedevice.cli.output import write_file
         from samedevice.report.html import render_page
 
-        write_atomically(self.html, render_page(outcome, profile, inventory, root=root))
+        write_file(self.html, render_page(outcome, profile, inventory, root=root))
 
 
 def _is_called_by_main(frame: FrameType) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samedevice.cli import Parser
-from samedevice.cli.output import wants_color, width_of, write_atomically
+from samedevice.cli.output import wants_color, width_of, write_file
 from samedevice.live.answer import catalogue_diagnostic
 from samedevice.live.found import FoundError
 from samedevice.live.search import find_errors
@@ -252,4 +252,4 @@ def _write(text: str, output: str | None) -> None:
     if output is None or output == "-":
         sys.stdout.write(text)
     else:
-        write_atomically(output, text)
+        write_file(output, text)

@@ -9,7 +9,8 @@ from samedevice.lint.linting import Findings, Linter
 from samedevice.lint.workspace import read_file
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.errors import UserError
-from samedevice.source.rewriting import unified_diff, write_atomically
+from samedevice.source.rewriting import unified_diff
+from samedevice.source.writing import write_atomically
 
 
 def fix_group(

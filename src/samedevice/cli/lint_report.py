@@ -33,9 +33,9 @@ def write(
             return
         sys.stderr.write(table)
     if options.output is not None and options.output != "-":
-        from samedevice.cli.output import write_atomically
+        from samedevice.cli.output import write_file
 
-        write_atomically(options.output, render(outcome, options.format, read=read))
+        write_file(options.output, render(outcome, options.format, read=read))
         return
     if options.format in ("text", "concise"):
         from samedevice.cli.output import wants_color, width_of

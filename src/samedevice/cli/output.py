@@ -3,12 +3,12 @@
 import os
 import shutil
 import sys
-import tempfile
 from typing import TextIO
 
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.report import render
+from samedevice.source.writing import write_atomically
 
 
 def write_report(
@@ -29,7 +29,7 @@ def write_report(
         UserError: the file cannot be written.
     """
     if output is not None and output != "-":
-        write_atomically(output, render(outcome, format, root=root))
+        write_file(output, render(outcome, format, root=root))
         return
     target = sys.stdout if output == "-" else (stream or sys.stderr)
     text = render(outcome, format, color=wants_color(target), width=width_of(target), root=root)
@@ -67,29 +67,13 @@ def check_writable(path: str) -> None:
         raise UserError(f"cannot write `{path}`: no permission to write into `{folder}`")
 
 
-def write_atomically(path: str, text: str) -> None:
+def write_file(path: str, text: str) -> None:
     """Write a text file so that a reader sees the old one or the whole new one.
 
     Raises:
         UserError: it cannot be written; the text says why.
     """
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".samedevice-", text=False)
+        write_atomically(path, text.encode())
     except OSError as error:
-        raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        try:
-            mode = os.stat(target).st_mode & 0o7777
-        except FileNotFoundError:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except OSError as error:
-        os.unlink(temporary)
         raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None

@@ -25,7 +25,7 @@ from samedevice.cli.check import (
     split_words,
 )
 from samedevice.cli.membership import one_of_others
-from samedevice.cli.output import wants_color, width_of, write_atomically
+from samedevice.cli.output import wants_color, width_of, write_file
 from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.profile.cost import CostModel, cost_model
@@ -227,7 +227,7 @@ def _write(
     if paths["perfetto"]:
         from samedevice.report.perfetto import render_trace
 
-        write_atomically(paths["perfetto"], render_trace(found))
+        write_file(paths["perfetto"], render_trace(found))
     output = paths["output"]
     target = sys.stdout if output == "-" else sys.stderr
     to_file = output not in (None, "-")
@@ -247,7 +247,7 @@ def _write(
 
         text = render_table(found, width=80 if to_file else width_of(target)) + "\n" + text
     if output is not None and output != "-":
-        write_atomically(output, text)
+        write_file(output, text)
     else:
         target.write(text)
         target.flush()

@@ -54,10 +54,10 @@ def check_ranks(program: Program, options: argparse.Namespace) -> int:
     if options.plain:
         return launch.status
     if options.html is not None:
-        from samedevice.cli.output import write_atomically
+        from samedevice.cli.output import write_file
         from samedevice.report.html import render_page
 
-        write_atomically(os.path.abspath(options.html), render_page(summary.outcome, None, None, root=folder))
+        write_file(os.path.abspath(options.html), render_page(summary.outcome, None, None, root=folder))
     if options.record is not None:
         with open(options.record, "wb") as stream:
             pickle.dump((summary.outcome, summary.fixes), stream)

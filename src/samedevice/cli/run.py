@@ -142,7 +142,7 @@ def _must_be_writable(path: str) -> None:
 
 
 def _report(options: argparse.Namespace, found: Sequence[Any], ending: Any) -> None:
-    from samedevice.cli.output import write_atomically
+    from samedevice.cli.output import write_file
     from samedevice.live.answer import catalogue_diagnostic
     from samedevice.live.sentences import language_from
     from samedevice.model.outcome import Outcome
@@ -161,6 +161,6 @@ def _report(options: argparse.Namespace, found: Sequence[Any], ending: Any) -> N
         how = f"raised {type(error).__name__}: {first}" if first else f"raised {type(error).__name__}"
     outcome = Outcome(command="run", diagnostics=tuple(diagnostics), program=how)
     try:
-        write_atomically(options.output, render(outcome, options.format, root=START))
+        write_file(options.output, render(outcome, options.format, root=START))
     except UserError as problem:
         print(f"samedevice: {problem}", file=sys.stderr)

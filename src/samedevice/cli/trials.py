@@ -12,7 +12,7 @@ from samedevice.model.errors import UserError
 from samedevice.model.fix import Fix
 from samedevice.model.outcome import Outcome
 from samedevice.program.files import USER, kind_of
-from samedevice.source.rewriting import write_atomically
+from samedevice.source.writing import write_atomically
 
 #: the program must find what it finds under `samedevice check`: nothing of ours in front of `sys.path`
 PATHS = "import sys; sys.path[0] = {scripts!r}; sys.path.append({ours!r}); "

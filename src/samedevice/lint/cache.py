@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from samedevice._version import __version__
 from samedevice.lint.importing import Listing, SearchPath, place_of
 from samedevice.lint.workspace import Examined
+from samedevice.source.writing import write_atomically
 
 try:
     # hashlib brings OpenSSL along, which takes longer to load than everything here.
@@ -173,18 +174,13 @@ class Cache:
             protocol=5,
         )
         folder = os.path.dirname(self.file)
-        scratch = f"{self.file}.{os.getpid()}"
         try:
             prepare(folder)
-            with open(scratch, "wb") as stream:
-                stream.write(MAGIC + blake2b(body, digest_size=DIGEST_SIZE).digest() + body)
-            os.replace(scratch, self.file)
+            whole = MAGIC + blake2b(body, digest_size=DIGEST_SIZE).digest() + body
+            write_atomically(self.file, whole, durable=False)
             sweep(folder)
         except OSError:
-            try:
-                os.unlink(scratch)
-            except OSError:
-                pass
+            pass
 
 
 def load_cache(file: str) -> Cache:

@@ -1,9 +1,6 @@
 """Edits applied to files: all edits of a fix or none, conflicts resolved by order, nothing else touched."""
 
 import ast
-import errno
-import os
-import stat
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -234,37 +231,6 @@ def compile_problem(text: str, flags: int) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return str(error) or type(error).__name__
     return None
-
-
-def write_atomically(path: str, data: bytes, expected: bytes | None = None) -> None:
-    """Replace the contents of `path` at once: readers see the old file or the new one, never a part.
-
-    A symlink stays one (its target is replaced); the file's mode stays. `expected` is what the
-    file must still hold.
-
-    Raises:
-        OSError: it cannot be written, or somebody else has changed it; it is then untouched.
-    """
-    target = os.path.realpath(path)
-    if expected is not None:
-        with open(target, "rb") as stream:
-            if stream.read() != expected:
-                raise OSError(errno.EAGAIN, "the file has changed meanwhile", path)
-    mode = stat.S_IMODE(os.stat(target).st_mode)
-    scratch = f"{target}.{os.getpid()}.samedevice-new"
-    try:
-        with open(scratch, "xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(scratch, mode)
-        os.replace(scratch, target)
-    except BaseException:
-        try:
-            os.unlink(scratch)
-        except OSError:
-            pass
-        raise
 
 
 def unified_diff(path: str, old: bytes, new: bytes) -> str:

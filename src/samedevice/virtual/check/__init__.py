@@ -23,7 +23,6 @@ __all__ = [
     "check_op",
     "common_device",
     "inner_device",
-    "is_special",
     "result_device",
 ]
 
@@ -77,11 +76,6 @@ def check_function(func: Any, args: Any, kwargs: Any, where: Where) -> Refusal |
     if judge is None:
         return None
     return judge(args, kwargs or {}, where)
-
-
-def is_special(func: Any) -> bool:
-    """A function or operator whose judgement needs more than that its operands' devices agree."""
-    return func in always_check or functions.judge_of(func) is not None
 
 
 def check_generator(generator_type: str, device_type: str) -> Refusal | None:
