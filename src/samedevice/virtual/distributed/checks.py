@@ -372,14 +372,13 @@ def _is_contiguous(tensor: torch.Tensor) -> bool:
 
 def _sharing_text(rank: int, other: int, device: int) -> str:
     if _SHARING_ALLOWED:
-        version = "2.30.7"
         last = (
             "Multiple Ranks are using the same GPU/Partition. "
             "Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration."
         )
     else:
-        version = "2.29.7"
         last = f"Duplicate GPU detected : rank {rank} and rank {other} both on CUDA device {(device + 1) << 12:x}"
+    version = ".".join(str(part) for part in torch.cuda.nccl.version())
     return (
         "NCCL error in: /__w/pytorch/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:92, invalid usage "
         f"(run with NCCL_DEBUG=WARN for details), NCCL version {version}\n"

@@ -5,7 +5,7 @@ import os
 import socket
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,9 +14,6 @@ from torch.distributed import distributed_c10d as c10d
 from samedevice.virtual.distributed.collectives import Collectives
 from samedevice.virtual.distributed.works import together
 from samedevice.virtual.patches import Patches
-
-#: what a build without NCCL says of it
-VERSION: Final = (2, 29, 7)
 
 
 class Options:
@@ -162,9 +159,6 @@ def install(patches: Patches, activation: Any) -> Collectives:
             elif isinstance(value, list):
                 patches.set(dist.Backend, name, list(value))
         c10d._register_builtin_nccl_backend()
-
-    if not hasattr(torch._C, "_nccl_version"):
-        patches.set(torch.cuda.nccl, "version", lambda: VERSION)
 
     wrap = c10d._create_process_group_wrapper
 
