@@ -26,19 +26,49 @@ MISSED = {
 }
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["fast", "exact"], autouse=True)
-def two_gpus(request: pytest.FixtureRequest) -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with samedevice.virtual_gpus(2, exact=request.param):
-            yield
+ALL = situations.all_situations()
 
 
-@pytest.mark.parametrize("situation", situations.all_situations(), ids=lambda situation: situation.title)
-def test_comes_to_what_cuda_makes_of_it(situation: situations.Situation) -> None:
-    """The same devices, or the same exception in the same words."""
-    found = situation.run()
+def compare(situation: situations.Situation, found: str) -> None:
     if situation.title in MISSED:
         assert found != situation.expected, "no longer missed: take it out of the list"
     else:
         assert found == situation.expected
+
+
+@pytest.mark.parametrize("situation", ALL, ids=lambda situation: situation.title)
+def test_comes_to_what_cuda_makes_of_it(situation: situations.Situation) -> None:
+    """The same devices, or the same exception in the same words; each on a machine of its own."""
+    with warnings.catch_warnings(), samedevice.virtual_gpus(2):
+        warnings.simplefilter("ignore")
+        found = situation.run()
+
+    compare(situation, found)
+
+
+def test_reports_no_mistake_where_cuda_sees_none() -> None:
+    for situation in ALL:
+        if "Error: " in situation.expected:
+            continue
+        with warnings.catch_warnings(), samedevice.virtual_gpus(2, "report") as engine:
+            warnings.simplefilter("ignore")
+            situation.run()
+
+        assert engine.diagnostics() == [], situation.title
+        assert not [note for note in engine.session.notes if "could not be explained" in note]
+
+
+@pytest.fixture(scope="module")
+def exact_gpus() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with samedevice.virtual_gpus(2, exact=True):
+            yield
+
+
+@pytest.mark.parametrize("situation", ALL, ids=lambda situation: situation.title)
+def test_comes_to_the_same_when_every_operation_is_judged(
+    situation: situations.Situation, exact_gpus: None
+) -> None:
+    """The reference, with all situations one after the other on one machine."""
+    compare(situation, situation.run())

@@ -13,6 +13,7 @@ from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth, name_of
+from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.surface.legacy import tensor_options
 from samedevice.virtual.tags import CPU, META, Tag, device_index, device_name, set_tag, tag_of
 
@@ -216,8 +217,9 @@ def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     with torch._C.DisableTorchFunction():
         own = device_index(args[0])
         data = args[1] if len(args) > 1 else None
-        if isinstance(data, _Tensor) and device_index(data) != own:
-            raise _wrong_legacy_device(data, own)
+        if isinstance(data, _Tensor) and (device_index(data) >= 0) != (own >= 0):
+            engine.refuse(_wrong_legacy_device(data, own))
+            return move(engine, data, own, "Tensor.new")
         wanted = kwargs.get("device")
         if wanted is not None:
             kinds = ["cuda" if own >= 0 else "cpu", torch.device(wanted).type]
@@ -234,11 +236,11 @@ def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return result
 
 
-def _wrong_legacy_device(data: torch.Tensor, wanted: int) -> BaseException:
+def _wrong_legacy_device(data: torch.Tensor, wanted: int) -> Refusal:
+    found = device_index(data)
     expected = tensor_options(data.dtype, "cpu" if wanted < 0 else "cuda")
-    return TypeError(
-        f"expected {expected} (got {tensor_options(data.dtype, device_name(device_index(data)))})"
-    )
+    message = f"expected {expected} (got {tensor_options(data.dtype, device_name(found))})"
+    return Refusal(TypeError, message, "legacy-constructor", (("other", data, found),), wanted, 0)
 
 
 Handler = Callable[["Engine", Any, tuple[Any, ...], dict[str, Any]], Any]

@@ -147,6 +147,7 @@ class Engine:
         session: what is recorded.
         on_mismatch: "raise" raises CUDA's exception; "report" tells the diagnoser and goes on.
         exact: every ATen operation is judged (the reference); otherwise the fast tier stands in front.
+        leaf_moved_at: when a leaf of graphs last got data on another device (`.data =`, `Module.to`).
         alert: looks at each operation on a GPU while deterministic algorithms are asked for.
         exact_backward: Python code takes part in backward passes, so they are judged too.
         active: False once the context has been left (threads may outlive it).
@@ -166,6 +167,7 @@ class Engine:
         self.diagnoser = diagnoser
         self.exact = exact
         self.exact_backward = exact
+        self.leaf_moved_at = 0
         self.alert: Callable[[Any, Any, Any], None] | None = None
         self.active = True
         self.stepped_over = 0
@@ -258,6 +260,12 @@ class Engine:
         tag = tag_of(gradient)
         if tag is None or tag.device == UNSETTLED or self.stepped_over:
             self.settle(gradient, device_index(tensor))
+
+    def settle_gradient_at(self, gradient: torch.Tensor, device: int) -> None:
+        """Place a gradient that nobody placed on `device`."""
+        tag = tag_of(gradient)
+        if tag is None or tag.device == UNSETTLED:
+            self.settle(gradient, device)
 
     def adopt(self, tensor: torch.Tensor) -> Tag:
         """The tag of a tensor that no mode saw being made: it is where C++ says, on the CPU."""

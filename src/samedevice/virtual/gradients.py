@@ -14,7 +14,7 @@ from samedevice.virtual.fast import settle_gradients
 from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import UNSETTLED, device_index, device_name
+from samedevice.virtual.tags import UNSETTLED, device_index, device_name, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -59,7 +59,7 @@ def install(patches: Patches, engine: "Engine") -> None:
             return original_run(outputs, *args, **kwargs)
         if args:
             args = (_check_given(engine, outputs, args[0]), *args[1:])
-        if engine.exact_backward or engine.alert is not None:
+        if engine.exact_backward or engine.alert is not None or _older_than_a_move(engine, outputs):
             with engine.exactly():
                 gradients = original_run(outputs, *args, **kwargs)
         else:
@@ -71,6 +71,17 @@ def install(patches: Patches, engine: "Engine") -> None:
 
     patches.set(torch.autograd.graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
+
+
+def _older_than_a_move(engine: "Engine", outputs: Any) -> bool:
+    """Whether the graph may have leaves that have moved since it was made: their gradients stay behind."""
+    if not engine.leaf_moved_at:
+        return False
+    for output in outputs:
+        tag = tag_of(output) if isinstance(output, torch.Tensor) else None
+        if tag is not None and tag.birth is not None and tag.birth.seq < engine.leaf_moved_at:
+            return True
+    return False
 
 
 def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:

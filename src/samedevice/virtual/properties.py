@@ -7,6 +7,7 @@ import torch
 
 from samedevice.virtual.devices import device_object
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.provenance import moment
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, device_name
 
@@ -74,6 +75,26 @@ def set_grad(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[st
                 engine.refuse(_assigned_gradient(tensor, gradient, wanted, got))
                 engine.settle(gradient, wanted)
         func(*args)
+
+
+def set_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """`Tensor.data = …`: the storage is exchanged, and with it the device; graphs and gradients stay."""
+    tensor, value = args
+    with _Disable():
+        before = device_index(tensor)
+        func(*args)
+        after = device_index(value) if isinstance(value, _Tensor) else before
+        if before == after or UNSETTLED in (before, after):
+            return
+        if not (tensor.requires_grad and tensor.is_leaf):
+            engine.exact_backward = True  # it may be the gradient of a tensor that stays
+            return
+        engine.leaf_moved_at = moment()
+        gradient = _Tensor.grad.__get__(tensor)
+        if gradient is not None:
+            # Until it is moved too, the next gradient meets it.
+            engine.settle_gradient_at(gradient, before)
+            engine.exact_backward = True
 
 
 def _assigned_gradient(tensor: torch.Tensor, gradient: torch.Tensor, wanted: int, got: int) -> Refusal:
@@ -152,4 +173,5 @@ TABLE: Final = {
     torch.get_device: get_device,
     _Tensor.grad.__get__: grad,
     _Tensor.grad.__set__: set_grad,
+    _Tensor.data.__set__: set_data,
 }

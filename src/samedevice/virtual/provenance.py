@@ -15,6 +15,12 @@ from samedevice.virtual.places import NOWHERE, Place, Trail, trail
 
 _clock = itertools.count(1)
 
+
+def moment() -> int:
+    """The present, on the clock of births and events."""
+    return next(_clock)
+
+
 #: how many roots of a derived tensor are remembered
 MOST_ROOTS: Final = 3
 #: lines that moved tensors, beyond which those of dead tensors are forgotten
