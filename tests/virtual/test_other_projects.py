@@ -39,3 +39,15 @@ def test_a_tensor_prints_as_it_would_with_a_gpu():
         ] == plain
         assert str(x.detach().cuda(1)) == "tensor([1., 2.], device='cuda:1')"
         assert str(x.cuda()) == "tensor([1., 2.], device='cuda:0', grad_fn=<ToCopyBackward0>)"
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+def test_python_types_are_dtypes_for_a_move(kind):
+    expected = torch.ones(2).to(kind).dtype
+    with virtual_gpus(1):
+        on_gpu = torch.ones(2, device="cuda")
+        moved = [torch.ones(2).to(kind), on_gpu.to(kind), torch.ones(2).to("cuda", kind)]
+        moved += [torch.ones(2).to("cuda", dtype=kind), torch.ones(2).to(device=0, dtype=kind)]
+
+        assert [x.dtype for x in moved] == [expected] * 5
+        assert [x.is_cuda for x in moved] == [False, True, True, True, True]

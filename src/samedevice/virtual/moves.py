@@ -139,13 +139,13 @@ def to(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     other = kwargs.get("other")
     if rest:
         first = rest.pop(0)
-        if isinstance(first, torch.dtype):
+        if _names_dtype(first):
             dtype = first
         elif isinstance(first, _Tensor):
             other = first
         else:
             device = first
-            if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
+            if rest and (rest[0] is None or _names_dtype(rest[0])):
                 dtype = rest.pop(0)
     non_blocking = rest.pop(0) if rest else kwargs.get("non_blocking", False)
     copy = rest.pop(0) if rest else kwargs.get("copy", False)
@@ -161,7 +161,21 @@ def to(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return engine.plain(func, args, kwargs)
     if rest or kwargs.keys() - {"device", "dtype", "other", "non_blocking", "copy", "memory_format"}:
         return func(*args, **kwargs)  # PyTorch's own TypeError
+    dtype = _PYTHON_TYPES.get(dtype, dtype)
     return move(engine, tensor, target, "Tensor.to", dtype, bool(non_blocking), bool(copy), memory_format)
+
+
+#: what Python's own types stand for where a dtype is asked for
+_PYTHON_TYPES: Final[dict[Any, torch.dtype]] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+
+
+def _names_dtype(value: Any) -> bool:
+    return isinstance(value, torch.dtype) or (isinstance(value, type) and value in _PYTHON_TYPES)
 
 
 def cuda(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
