@@ -3,6 +3,7 @@
 import argparse
 import os
 import pickle
+import re
 import signal
 import sys
 import time
@@ -276,6 +277,8 @@ def check(program: Program, options: argparse.Namespace) -> int:
             ended_at = time.time()
             if os.getpid() != owner:
                 _leave_copy(engine, ending)
+            if isinstance(ending.exception, TimeUp) and (ended := _end_processes()):
+                engine.session.note(f"processes of the program that still ran were ended: {ended}")
             try:
                 finish(ending)
             except (KeyboardInterrupt, TimeUp, Ended) as error:
@@ -327,6 +330,16 @@ def _report(
     """The report of all ranks, by the last one to end."""
     outcome = replace(outcome, seconds=time.monotonic() - started)
     write_report(outcome, options.format, output, root=root)
+
+
+def _end_processes() -> int:
+    """End what `multiprocessing` has started: the end of the program would wait for it. Returns how many."""
+    if "multiprocessing" not in sys.modules:
+        return 0
+    running = sys.modules["multiprocessing"].active_children()
+    for process in running:
+        process.terminate()
+    return len(running)
 
 
 def _leave_copy(engine: Any, ending: Ending) -> NoReturn:
@@ -397,8 +410,9 @@ def _gpu_hint(error: BaseException | None, gpus: int) -> str | None:
     text = str(error)
     if "invalid device ordinal" in text or "torch.cuda.device_count() is" in text:
         count = "1 virtual GPU" if gpus == 1 else f"{gpus} virtual GPUs"
-        asked = getattr(error, "samedevice_asked", gpus)
-        which = f"cuda:{asked}" if hasattr(error, "samedevice_asked") else "a GPU"
+        stored = re.search(r"on CUDA device (\d+)", text)  # a checkpoint's
+        asked = getattr(error, "samedevice_asked", gpus if stored is None else int(stored[1]))
+        which = f"cuda:{asked}" if stored is not None or hasattr(error, "samedevice_asked") else "a GPU"
         return (
             f"the program asks for {which}, which is not there; it ran with {count}, try `--gpus {asked + 1}`"
         )

@@ -60,6 +60,8 @@ class Reporter:
         self._refused = False
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)  # a copy that is not filled yet
         return getattr(self.inner, name)
 
     def mismatch(self, refusal: "Refusal", frame: FrameType, engine: "Engine") -> "Settlement | None":
