@@ -131,6 +131,16 @@ def test_the_first_edit_is_what_a_careful_person_would_write(
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+def test_the_first_edit_takes_the_mistake_out_so_that_it_is_made_once(
+    found: dict[str, tuple[Path, str, tuple[Fix, ...]]], name: str, tmp_path: Path
+) -> None:
+    script, _, fixes = found[name]
+    repaired = tmp_path / f"repaired_{script.name}"
+    repaired.write_bytes(made(script, fixes[0]).encode())
+    assert diagnosis(repaired) == ([], ())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_an_edit_touches_nothing_outside_its_range_and_keeps_comments(
     found: dict[str, tuple[Path, str, tuple[Fix, ...]]], name: str
 ) -> None:

@@ -81,6 +81,28 @@ for name, body, loop in (
 ):
     PROGRAMS[name] = ("cuda-in-forked-worker", WORKERS.format(body=body, loop=loop), 1)
 
+MANY = """\
+import torch as th
+from torch import *
+
+class Netz(th.nn.Module):  # äöü 🙂
+\tdef __init__(self):
+\t\tsuper().__init__()
+\t\tself.größe = th.full(
+\t\t\t(2,),  # zwei
+\t\t\t0.5,
+\t\t)
+\t\tself.kopf, self.teile = th.nn.Linear(2, 2), None
+\t\tself.teile = [th.nn.Linear(2, 2)]
+\t@th.no_grad()
+\tdef forward(self, x): return self.teile[0](self.kopf(x)) * self.größe + ones(2)
+
+netz = Netz().to("cuda")
+x = zeros(3, 2); x.to("cuda")  # weg
+print(f"{netz(x).numpy().sum() > -99}")
+""".replace("\n", "\r\n")
+PROGRAMS["five mistakes in one file"] = ("discarded-move", MANY, 1)
+
 #: what a repair of these programs must read
 WRITTEN = {
     "a worker that moves both parts": "    x, y = x.to(device), y.to(device)\n",
@@ -88,6 +110,7 @@ WRITTEN = {
     "a worker that fills a dictionary": '    row["x"] = row["x"].to(device)\n',
     "a batch taken by hand": "        return torch.zeros(2) + x\n",
     "a worker whose move changes the type": "num_workers=0",
+    "five mistakes in one file": 'x = zeros(3, 2); x = x.to("cuda")  # weg',
     "fork-worker": 'return torch.full((2,), float(i))\n\n\nif __name__ == "__main__":',
     "meta-never-filled": 'with torch.device("cuda"):',
     "example of moved-behind-your-back": "    model.to(device)\n    return result\n",
@@ -113,7 +136,7 @@ def test_the_mistake_is_taken_out_and_a_run_proves_it(name: str, tmp_path: Path)
     if name.startswith("example of ") and rule in NEEDS:
         pytest.importorskip(NEEDS[rule])
     script = tmp_path / "program.py"
-    script.write_text(text)
+    script.write_text(text, newline="")
 
     repaired = repair(script, gpus)
 
