@@ -47,6 +47,14 @@ class DtypeMismatch(Rule):
         """PyTorch's own refusal of element types."""
         if scene.kind is not Kind.DTYPE:
             return None
+        if scene.message.startswith("Attempting to unscale"):
+            return Recognition(
+                message="GradScaler is given gradients of float16: the parameters are in half precision themselves",
+                location=scene.raised,
+                confidence=Confidence.CERTAIN,
+                evidence=story(scene),
+                help="Leave the parameters in float32 and let `autocast` choose, or train without a scaler",
+            )
         told = scene.extra.get("dtypes")
         found = (
             told if isinstance(told, tuple) and told else tuple(operand.dtype for operand in scene.operands)

@@ -24,6 +24,7 @@ KNOWN: Final = (
     (re.compile(r"Found two parameters on different devices"), Kind.OPERANDS),
     (re.compile(r"You can't move a model that has some modules offloaded"), Kind.OFFLOAD),
     (re.compile(r"you have activated sequential model offloading"), Kind.OFFLOAD),
+    (re.compile(r"^Attempting to unscale FP16 gradients"), Kind.DTYPE),
     (re.compile(r"Attempting to deserialize object on (?:a )?CUDA device"), Kind.LOAD),
 )
 
