@@ -1,6 +1,10 @@
 """Lightning's `Trainer` and Fabric on virtual GPUs."""
 
+import json
 import logging
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -269,3 +273,21 @@ def test_nothing_is_found_in_a_sound_program(
     diagnostics = found(PROGRAM.format(more=MODELS, fit=fit), tmp_path)
 
     assert diagnostics == []
+
+
+@pytest.mark.slow
+def test_two_processes_of_the_ddp_launcher_train_as_on_the_cpu(tmp_path: Path) -> None:
+    script, report = EXAMPLES / "lightning_ddp.py", tmp_path / "report.json"
+    command = [sys.executable, "-m", "samedevice", "check", "--gpus", "2", "--format", "json"]
+    on_cpu, on_gpus = (
+        subprocess.run(
+            words, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+        )
+        for words in ([sys.executable, script], [*command, "--output", report, script])
+    )
+
+    assert (on_cpu.returncode, on_gpus.returncode) == (0, 0), on_cpu.stderr + on_gpus.stderr
+    assert "2 processes" in on_cpu.stdout
+    assert on_gpus.stdout == on_cpu.stdout
+    assert "distributed_backend=nccl" in on_gpus.stderr
+    assert json.loads(report.read_text())["diagnostics"] == []
