@@ -1,5 +1,7 @@
 """accelerate on virtual GPUs: the training loop, offloading, and the hooks that offloading hangs on modules."""
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +185,52 @@ for (inputs,) in test:
     ),
 }
 
+#: mistakes of another kind in models with hooks: (the program, the rule that may answer)
+OTHERS = {
+    "an input on the CPU, given to a part that is on the GPU for now": (
+        """
+from accelerate import cpu_offload_with_hook
+
+model, hook = cpu_offload_with_hook(Net(), "cuda")
+model(tokens)
+model.body(torch.rand(2, 8))
+""",
+        "offload-hook-bypassed",
+    ),
+    "a weight replaced by one on the CPU": (
+        """
+from accelerate import dispatch_model
+
+model = dispatch_model(Net().to("cuda"), spread)
+model.head.weight = nn.Parameter(torch.rand(16, 8))
+model(tokens.cuda())
+""",
+        None,
+    ),
+    "a weight that two modules share, in the call of one": (
+        """
+from accelerate import dispatch_model
+
+model = Net()
+model.head.weight = model.embed.weight
+model = dispatch_model(model, spread)
+model.embed.weight = model.head.weight
+model(tokens.cuda())
+""",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", OTHERS)
+def test_hooks_are_not_blamed_for_what_they_did_not_do(mistake: str, tmp_path: Path) -> None:
+    program, rule = OTHERS[mistake]
+    diagnostics = found(NET + program, tmp_path, gpus=2)
+
+    assert diagnostics
+    assert rule is not None or not {d.rule for d in diagnostics} & {"offload-hook-bypassed", "tool-hook-left"}
+    assert all("is on cuda:0 here: accelerate offloaded it" not in d.message for d in diagnostics)
+
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_is_found_with_its_cause(mistake: str, tmp_path: Path) -> None:
@@ -232,6 +280,37 @@ def test_hooks_of_a_program_of_several_stages_end_on_the_cpu() -> None:
         two.offload()
         assert second.weight.device.type == "cpu"
         remove_hook_from_module(second)
+
+
+def test_a_notebook_launches_two_processes(tmp_path: Path) -> None:
+    program = """
+from accelerate import Accelerator, notebook_launcher
+
+def train(size):
+    import torch
+    torch.manual_seed(0)
+    accelerator = Accelerator()
+    model = accelerator.prepare(torch.nn.Linear(size, 2))
+    loss = model(torch.ones(1, size, device=accelerator.device)).sum()
+    accelerator.backward(loss)
+    gathered = accelerator.gather(loss.detach().reshape(1))
+    assert len(gathered) == 2 and gathered[0] == gathered[1]
+    assert accelerator.device.index == accelerator.process_index
+
+if __name__ == "__main__":
+    notebook_launcher(train, (3,), num_processes=2)
+"""
+    script = tmp_path / "launch.py"
+    script.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "samedevice", "check", "--gpus", "2", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert (done.returncode, "all clear" in done.stderr) == (0, True), done.stderr
 
 
 def test_a_notebook_launches_a_training_function(tmp_path: Path) -> None:

@@ -56,14 +56,16 @@ class ToolHooks:
     # -- hooks that look after weights ---------------------------------------------------------------
 
     def _of_weight(self, tensor: Any, device: int) -> ToolHook | None:
-        seat = self._weight(tensor)
-        managed = None if seat is None else self._manager(seat)
-        if seat is None or managed is None:
+        managed = [
+            (seat, *found) for seat in self._weights(tensor) if (found := self._manager(seat)) is not None
+        ]
+        if not managed:
             return None
-        holder, hook = managed
+        running = [one for one in managed if self._runs(one[1].value)]
+        # A weight that modules share belongs, in this call, to the one that runs.
+        seat, holder, hook = (running or managed)[0]
         wanted = _name_of_device(hook.execution_device)
-        module = holder.value
-        offloads = bool(getattr(hook, "offload", True))
+        in_place = device_name(device) == wanted
         fact = ToolHook(
             Part.BYPASSED,
             self._path(holder),
@@ -71,31 +73,38 @@ class ToolHooks:
             _tool_of(hook),
             f"{self._path(seat.parent)}.{seat.key}" if seat.parent is not None else seat.path,
             wanted,
-            offloads,
-            attached=self._attached(),
+            bool(getattr(hook, "offload", True)) and not in_place,
         )
-        if not self._runs(module):
-            others = {d for _, t, d in self.refusal.operands if t is not tensor}
-            in_place = device_name(device) == wanted
-            if device == META or offloads or (in_place and any(device_name(d) != wanted for d in others)):
-                return fact
-        if device != META and wanted is not None and device_name(device) != wanted:
-            moved = self._moved(module)
+        if not running:
+            others = [d for _, t, d in self.refusal.operands if t is not tensor]
+            if (
+                device == META
+                or fact.offloads
+                or (in_place and any(device_name(d) != wanted for d in others))
+            ):
+                return replace(fact, attached=self._attached())
+        if device != META and not in_place:
+            moved = self._moved(holder.value, device)
             if moved is not None:
-                top = alive(moved.module)
-                spread = "hf_device_map" in instance_dict(top)
-                return replace(fact, part=Part.OUTLIVED, moved=step_of_event(moved), spread=spread)
+                spread = "hf_device_map" in instance_dict(alive(moved.module))
+                return replace(
+                    fact,
+                    part=Part.OUTLIVED,
+                    attached=self._attached(),
+                    moved=step_of_event(moved),
+                    spread=spread,
+                )
         return None
 
-    def _weight(self, tensor: Any) -> Seat | None:
-        """The parameter or buffer that an operand is, or is a view of."""
+    def _weights(self, tensor: Any) -> list[Seat]:
+        """The parameters or buffers that an operand is, or is a view of."""
         tag = tag_of(tensor)
         seats = self.holdings.seats_of(tag) or [s for s in self.holdings.census.tensors if s.value is tensor]
         if tag is not None and tag.device == META and tag.birth is not None:
             # What is computed from a weight without data has none either.
             for root in tag.birth.roots:
-                seats += self.holdings.seats_of_birth(root)
-        return next((s for s in seats if s.link in (Holder.PARAMETER, Holder.BUFFER)), None)
+                seats = [*seats, *self.holdings.seats_of_birth(root)]
+        return [s for s in seats if s.link in (Holder.PARAMETER, Holder.BUFFER)]
 
     def _path(self, seat: Seat) -> str:
         """The module as a part of the whole that holds it: "model.body[0]" rather than a loop's variable."""
@@ -132,9 +141,13 @@ class ToolHooks:
             frame = frame.f_back
         return False
 
-    def _moved(self, module: Any) -> ModuleMoved | None:
-        """The program's own last move of the module or what contains it."""
-        moves = [m for m in self.holdings.moves_of(module) if m.place.package is None or _on_the_whole(m)]
+    def _moved(self, module: Any, device: int) -> ModuleMoved | None:
+        """The program's own last move of the module, or what contains it, to where the weight is."""
+        moves = [
+            move
+            for move in self.holdings.moves_of(module)
+            if move.device == device and (move.place.package is None or _on_the_whole(move))
+        ]
         return moves[-1] if moves else None
 
     def _attached(self) -> Step | None:
@@ -187,6 +200,8 @@ class ToolHooks:
             for moved in _moves_in(birth, device):
                 code = moved.place.inner or moved.place.code
                 found = None if code is None else self._registered(code)
+                if code is None or self._aligns(code, device):
+                    continue
                 if found is not None and _gives_back(found[2]):
                     seat, number, function = found
                     return ToolHook(
@@ -227,6 +242,16 @@ class ToolHooks:
                 if code is hook or (code.co_filename == hook.co_filename and _within(code, hook)):
                     return seat, number, hook
         return None
+
+    def _aligns(self, code: CodeType, device: int) -> bool:
+        """Whether a hook with this code hangs on a module that is on that device: it brings things together."""
+        for seat in self.holdings.modules.values():
+            if any(code is hook or _within(code, hook) for _, hook in _hooks_of(seat.value)):
+                own = instance_dict(seat.value).get("_parameters", {}).values()
+                parts = [p for p in own if p is not None] or list(seat.value.parameters())
+                if parts and all(device_index(p) == device for p in parts):
+                    return True
+        return False
 
     def _registration(self, number: int) -> Step | None:
         for event in self.holdings.session.events:
