@@ -19,7 +19,7 @@ from samedevice.virtual.provenance import Birth, Happened, ModuleMoved
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.registrations import EVENT
 from samedevice.virtual.steps import alive, step_of_birth, step_of_event, step_of_expression
-from samedevice.virtual.tags import META, device_name, tag_of
+from samedevice.virtual.tags import META, device_index, device_name, tag_of
 
 #: what a program calls to have such hooks hung on its model
 ATTACHING: Final = frozenset(
@@ -173,6 +173,8 @@ class ToolHooks:
                 if moved.place.package is None or moved.place.code is None:
                     continue
                 for seat in self.holdings.modules.values():
+                    if self._runs(seat.value):
+                        continue  # it has given nothing back yet
                     for hook in _flat(instance_dict(seat.value).get("_hf_hook")):
                         if (
                             getattr(hook, "io_same_device", False)
@@ -246,7 +248,8 @@ class ToolHooks:
     def _aligns(self, code: CodeType, device: int) -> bool:
         """Whether a hook with this code hangs on a module that is on that device: it brings things together."""
         for seat in self.holdings.modules.values():
-            if any(code is hook or _within(code, hook) for _, hook in _hooks_of(seat.value)):
+            hooks = [hook for _, hook in _hooks_of(seat.value)]
+            if any(code is h or (code.co_filename == h.co_filename and _within(code, h)) for h in hooks):
                 own = instance_dict(seat.value).get("_parameters", {}).values()
                 parts = [p for p in own if p is not None] or list(seat.value.parameters())
                 if parts and all(device_index(p) == device for p in parts):
