@@ -48,6 +48,10 @@ class OnGpu(Mixes):
         return torch.ones(2, device="cuda")
 
 
+def late():
+    torch.full((2,), 1.0, device="cuda")
+
+
 def echo(inbox, outbox):
     while (item := inbox.get()) is not None:
         outbox.put((str(item.device), item.detach() * 2))
@@ -68,6 +72,10 @@ if __name__ == "__main__":
         next(iter(DataLoader(OnGpu(), num_workers=1)))
     except RuntimeError as error:
         print("forked after it:", "Cannot re-initialize CUDA in forked subprocess" in str(error))
+    late_fork = multiprocessing.get_context("fork").Process(target=late)
+    late_fork.start()
+    late_fork.join()
+    print("died of it:", late_fork.exitcode)
     mp.spawn(spawned, nprocs=1)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         print("pool:", pool.submit(pooled, 1).result())
@@ -92,6 +100,7 @@ PRINTED = [
     "a copy",
     "the copy ended with 3",
     "forked after it: True",
+    "died of it: 1",
     "pool: 2",
     "server: [2]",
     "queue: cuda:1 cuda:1 [2.0, 2.0]",
@@ -112,6 +121,7 @@ def test_children_of_each_kind_have_the_gpus_and_tell_what_they_find(tmp_path):
         'torch.zeros(2, device="cuda") + torch.zeros(2)': (1, [], 1),
         'torch.ones(2, device="cuda") + torch.ones(3)[:2]': (1, [], 1),
         'torch.ones(2, device="cuda:1") + torch.ones(4)[:2]': (2, [], 2),
+        'torch.full((2,), 1.0, device="cuda")': (1, [], 1),
     }
 
 

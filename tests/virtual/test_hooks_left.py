@@ -150,3 +150,20 @@ body(inputs)
 
     assert found[:2] == ("tool-hook-left", _line(program))
     assert found[2].startswith("the hook `count` of flowcounter, still registered on `body[0]`")
+
+
+def test_a_hook_that_brings_inputs_to_its_own_module_is_not_to_blame(tmp_path: Path) -> None:
+    program = """
+def align(device):
+    def hook(module, args):
+        return tuple(a.to(device) for a in args)
+    return hook
+
+for part, device in zip(model, ("cuda:0", "cuda:1", "cuda:0")):
+    part.to(device).register_forward_pre_hook(align(device))
+print(inputs + model[1](inputs))
+"""
+    script = tmp_path / "program.py"
+    script.write_text(NET + program, encoding="utf-8")
+    assert "tool-hook-left" not in [d.rule for d in diagnose(script, gpus=2)]
+    assert len(diagnose(script, gpus=2)) == 1

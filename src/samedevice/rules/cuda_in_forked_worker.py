@@ -64,6 +64,8 @@ class CudaInForkedWorker(Rule):
     name = "cuda-in-forked-worker"
     group = "offload, meta, tools"
     engines = ("check", "lint")
+    #: a process that died of it did nothing of what it does now
+    alters_results = True
     specificity = 90
     lesson = "Workers prepare data on the CPU; the training loop moves it. CUDA does not survive a fork."
 

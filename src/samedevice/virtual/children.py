@@ -4,6 +4,7 @@ A forked child has everything already. Other children of Python are told through
 (`samedevice.inherit`), and through what `multiprocessing` sends to a process that it starts.
 """
 
+import multiprocessing
 import os
 import shutil
 import sys
@@ -73,6 +74,14 @@ class Reporter:
             self._problems = self.inner.problems
             self.write()
         return settlement
+
+    def died(self, error: BaseException, engine: "Engine") -> bool:
+        """As the diagnoser's; the record says so."""
+        known: bool = self.inner.died(error, engine)
+        if known:
+            self._refused = True
+            self.write()
+        return known
 
     def adopt(self, name: str, record: ProcessRecord) -> None:
         """Go on with a record that this process has begun already."""
@@ -194,8 +203,21 @@ class Children:
         self.engine.diagnoser = self.reporter
 
     def _started_by_multiprocessing(self) -> None:
-        if self.reporter is not None:
-            util.Finalize(None, self.reporter.write, exitpriority=LAST)
+        if self.reporter is None:
+            return
+        util.Finalize(None, self.reporter.write, exitpriority=LAST)
+        process = multiprocessing.current_process()
+        run, reporter = process.run, self.reporter
+
+        def watched() -> None:
+            try:
+                run()
+            except Exception as error:
+                # `multiprocessing` prints it and the parent goes on: nobody else would tell.
+                reporter.died(error, reporter.engine)
+                raise
+
+        process.run = watched  # type: ignore[method-assign]
 
 
 class Sent:
