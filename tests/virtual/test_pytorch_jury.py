@@ -251,3 +251,77 @@ def test_a_custom_function_may_change_a_view_in_place() -> None:
     base.sum().backward()
 
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 1.0]
+
+
+#: arguments of `torch.asarray`, and what CUDA's build says of them
+ALIASES = {
+    "gpu, copy=False": "cuda:0",
+    "gpu, device='cuda:0', copy=False": "cuda:0",
+    "gpu, device='cuda', copy=False": "can't alias tensor from device 'cuda:0' to 'cuda'.",
+    "gpu, device='cuda:1', copy=False": "can't alias tensor from device 'cuda:0' to 'cuda:1'.",
+    "gpu, device='cpu', copy=False": "can't alias tensor from device 'cuda:0' to 'cpu'.",
+    "host, device='cuda', copy=False": "can't alias tensor from device 'cpu' to 'cuda'.",
+    "host.numpy(), device='cuda', copy=False": "can't alias tensor from device 'cpu' to 'cuda'.",
+    "gpu, dtype=torch.float64, copy=False": "can't alias tensor with dtype 'Float' into dtype 'Double'.",
+    "[1.0], device='cuda', copy=False": "can't alias arbitrary sequence into a tensor.",
+    "gpu, device='cuda:1'": "cuda:1",
+    "to_dlpack(gpu)": "cuda:0",
+    "to_dlpack(gpu), copy=True": "cuda:0",
+    "to_dlpack(gpu), device='cpu'": "cpu",
+    "to_dlpack(gpu), device='cuda:1', dtype=torch.float64": "cuda:1",
+    "to_dlpack(host), device='cuda'": "cuda:0",
+}
+
+
+@pytest.mark.parametrize("arguments", ALIASES)
+def test_asarray_copies_or_refuses_as_on_cuda(arguments: str) -> None:
+    names = {
+        "torch": torch,
+        "gpu": torch.arange(3.0, device="cuda:0"),
+        "host": torch.arange(3.0),
+        "to_dlpack": torch.utils.dlpack.to_dlpack,
+    }
+    try:
+        found = str(eval(f"torch.asarray({arguments})", names).device)
+    except ValueError as error:
+        found = str(error)
+
+    assert found == ALIASES[arguments]
+
+
+def test_asarray_requires_a_gradient_when_told_to() -> None:
+    x = torch.arange(3.0, device="cuda")
+    copied = torch.asarray(x, copy=True, requires_grad=True)
+
+    assert copied.requires_grad
+    assert not torch.asarray(copied * 2, requires_grad=False).requires_grad
+
+
+def test_the_deprecated_range_takes_a_device() -> None:
+    with pytest.warns(UserWarning, match=r"torch\.range is deprecated"):
+        x = torch.range(0, 2, device="cuda:1")
+
+    assert (str(x.device), x.tolist()) == ("cuda:1", [0.0, 1.0, 2.0])
+
+
+def test_an_empty_draw_asks_no_generator_where_it_is() -> None:
+    host, gpu = torch.Generator(), torch.Generator("cuda")
+    drawn = [
+        torch.randperm(0, device="cuda", generator=host),
+        torch.randn(2, 0, device="cuda", generator=host),
+        torch.randint(3, (0,), device="cuda", generator=host),
+        torch.empty(0, device="cuda").normal_(generator=host),
+    ]
+
+    assert {str(x.device) for x in drawn} == {"cuda:0"}
+    assert str(torch.randperm(0, generator=gpu).device) == "cpu"
+    with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
+        torch.randperm(1, device="cuda", generator=host)
+
+
+def test_a_generator_that_goes_by_position_is_judged_too() -> None:
+    rates = torch.ones(3, device="cuda")
+    for draw in (torch.poisson, torch._standard_gamma):
+        assert str(draw(rates, generator=torch.Generator("cuda")).device) == "cuda:0"
+        with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
+            draw(rates, generator=torch.Generator())

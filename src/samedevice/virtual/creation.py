@@ -8,6 +8,7 @@ import torch
 from torch.utils import _device
 
 from samedevice.model.scene import Action
+from samedevice.virtual.check import wording
 from samedevice.virtual.devices import REAL_CPU, resolve
 from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
@@ -97,6 +98,12 @@ def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[s
     kwargs = dict(kwargs)
     if func is torch.as_tensor and len(args) > 2:  # as_tensor(data, dtype, device)
         kwargs["device"], args = args[2], args[:2]
+    if func is torch.asarray:
+        if type(data).__name__ == "PyCapsule":
+            data = torch._C._from_dlpack(data)
+            args, kwargs = (data, *args[1:]), {k: v for k, v in kwargs.items() if k != "obj"}
+        if isinstance(data, _Tensor) or kwargs.get("copy") is False:
+            _check_alias(engine, data, kwargs)
     spec = kwargs.get("device")
     if spec is not None:
         target = resolve(spec, engine.machine)
@@ -117,7 +124,11 @@ def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[s
             result = move(engine, data.detach(), on, "torch.tensor", kwargs.get("dtype"), copy=True)
             return result.requires_grad_() if requires_grad else result
         dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
-        return move(engine, data, on, name_of(func), dtype, copy=bool(kwargs.get("copy")))
+        result = move(engine, data, on, name_of(func), dtype, copy=bool(kwargs.get("copy")))
+        wanted = kwargs.get("requires_grad") if func is torch.asarray else None
+        if wanted is None or wanted == result.requires_grad:
+            return result
+        return result.requires_grad_() if wanted else result.detach()
     if target is not None:
         kwargs["device"] = REAL_CPU
     if isinstance(data, torch.TypedStorage):
@@ -139,6 +150,32 @@ def from_data(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[s
     if pinned:
         _mark_pinned(result)
     return result
+
+
+def _check_alias(engine: "Engine", data: Any, kwargs: dict[str, Any]) -> None:
+    """What `torch.asarray(…, copy=False)` refuses, in its own words.
+
+    Raises:
+        ValueError: the data is elsewhere or of another type.
+    """
+    if kwargs.get("copy") is not False:
+        return
+    with torch._C.DisableTorchFunction():
+        if isinstance(data, _Tensor):
+            own = device_name(device_index(data))
+        elif hasattr(data, "__array_interface__") or isinstance(data, (bytes, bytearray, memoryview)):
+            own = "cpu"
+        else:
+            return
+    wanted = kwargs.get("device")
+    if wanted is None and default_device(engine, torch.asarray) is not None:
+        wanted = _device.CURRENT_DEVICE
+    if wanted is not None and str(torch.device(wanted)) != own:
+        raise ValueError(f"can't alias tensor from device '{own}' to '{torch.device(wanted)}'.")
+    dtype = kwargs.get("dtype")
+    if dtype is not None and isinstance(data, _Tensor) and dtype is not data.dtype:
+        names = [wording.scalar_name(torch.empty(0, dtype=kind)) for kind in (data.dtype, dtype)]
+        raise ValueError(f"can't alias tensor with dtype '{names[0]}' into dtype '{names[1]}'.")
 
 
 def _in_host_memory(data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -178,6 +215,20 @@ def install(patches: Patches, engine: "Engine") -> None:
     """Constructors that no mode sees are replaced, so that their tensors have a birth."""
     for name in ("from_numpy", "frombuffer"):
         patches.set(torch, name, _seen(engine, getattr(torch, name)))
+    patches.set(torch, "range", _range(engine))
+
+
+def _range(engine: "Engine") -> Any:
+    """`torch.range`, which asks no mode."""
+    real = torch.range
+
+    @functools.wraps(real)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not engine.active or kwargs.get("device") is None:
+            return real(*args, **kwargs)
+        return create(engine, real, args, kwargs)
+
+    return call
 
 
 def _seen(engine: "Engine", constructor: Any) -> Any:

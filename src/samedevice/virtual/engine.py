@@ -344,10 +344,11 @@ class Engine:
         if unsettled is not None and result_device is not None:
             for item in unsettled:
                 self.settle(item, result_device)
+        if func in generators.BY_POSITION:
+            args, kwargs = generators.by_name(func, args, kwargs)
         if kwargs and kwargs.get("generator") is not None:
-            kwargs = self._generator(
-                kwargs, state, state.target if state.target is not None else result_device
-            )
+            where = state.target if state.target is not None else result_device
+            kwargs = self._generator(kwargs, state, where, generators.draws_nothing(func, args))
 
         if self.alert is not None and not state.quiet and result_device is not None and result_device >= 0:
             self.alert(func, args, kwargs)
@@ -496,10 +497,12 @@ class Engine:
             return None
         return check.inner_device(call[0], tensors, device_index)
 
-    def _generator(self, kwargs: dict[str, Any], state: ThreadState, device: int | None) -> dict[str, Any]:
+    def _generator(
+        self, kwargs: dict[str, Any], state: ThreadState, device: int | None, unused: bool
+    ) -> dict[str, Any]:
         """Check that the generator fits the device; put in the one that numbers are drawn from."""
         claimed = generators.claimed(kwargs["generator"])
-        if not state.quiet:
+        if not state.quiet and not unused:
             if device is None or device in (UNSETTLED, META):
                 device = CPU
             kind = "cuda" if device >= 0 else "cpu"

@@ -11,7 +11,7 @@ view of the CPU's:
 """
 
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -190,6 +190,40 @@ def drawing_functions() -> set[Any]:
             if callable(function):
                 found.add(function)
     return found
+
+
+#: operations that take their generator as a positional argument → which
+BY_POSITION: Final = {
+    operator: [argument.name for argument in operator._schema.arguments].index("generator")
+    for operator in (
+        torch.ops.aten.poisson.default,
+        torch.ops.aten.binomial.default,
+        torch.ops.aten._standard_gamma.default,
+        torch.ops.aten._sample_dirichlet.default,
+        torch.ops.aten.rrelu_with_noise.default,
+        torch.ops.aten.rrelu_with_noise_.default,
+    )
+}
+
+
+def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The same arguments with the generator among those by name."""
+    position = BY_POSITION[func]
+    if len(args) <= position:
+        return args, kwargs
+    return args[:position], {**kwargs, "generator": args[position]}
+
+
+def draws_nothing(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether an operation's result is empty: no kernel asks for its generator then, but poisson's."""
+    if func is torch.ops.aten.poisson.default:
+        return False
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value.numel() == 0
+        if isinstance(value, (list, tuple)):
+            return 0 in value
+    return bool(args) and func._schema.name == "aten::randperm" and args[0] == 0
 
 
 def claimed(generator: Any) -> Any:
