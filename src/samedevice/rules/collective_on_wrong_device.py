@@ -1,5 +1,6 @@
 """The rule `collective-on-wrong-device`."""
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -7,17 +8,35 @@ from typing import Final
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Kind, Operand, Scene
+from samedevice.model.scene import Action, Kind, Operand, Scene
 from samedevice.rules import mending
-from samedevice.rules.questions import MADE, arrival, birth, left_behind, moved, place, short, story, wanted
+from samedevice.rules.questions import (
+    MADE,
+    arrival,
+    birth,
+    last,
+    left_behind,
+    moved,
+    place,
+    short,
+    story,
+    wanted,
+)
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
-from samedevice.rules.sites import Sites
+from samedevice.rules.sites import Site, Sites
 from samedevice.source import edits
 
 #: collectives that write into their operand
 IN_PLACE: Final = frozenset({"all_reduce", "broadcast", "reduce", "recv", "irecv", "all_reduce_coalesced"})
 
+#: one reason for all that means the current GPU
+SHARED: Final = "the current GPU is another process's"
+
+#: the current GPU in a call that puts something there
+BARE: Final = re.compile(r"""["']cuda["']|\.cuda\(\)""")
+
+#: a GPU by its number
 NUMBERED: Final = re.compile(r"cuda:\d")
 
 
@@ -70,11 +89,12 @@ class CollectiveOnWrongDevice(Rule):
         stray = scene.stray_operand or (scene.operands[0] if scene.operands else None)
         if stray is None:
             return Recognition(
-                message=f"`{scene.operator}` works on {wanted(scene)}, which is not this process's GPU",
+                message=f"`{scene.operator}` takes another process's GPU; this process's own is {wanted(scene)}",
                 location=scene.raised,
                 confidence=Confidence.CERTAIN,
                 evidence=story(scene),
-                help="Choose the process's own GPU first: `torch.cuda.set_device(local_rank)`",
+                help='Name the process\'s own GPU: `torch.device("cuda", local_rank)`',
+                cause=SHARED,
             )
         if stray.device.startswith("cuda"):
             return _on_another_gpu(scene, stray)
@@ -99,6 +119,8 @@ class CollectiveOnWrongDevice(Rule):
             return
         if stray.device != "cpu":
             site = sites.at(found.location)
+            if found.cause == SHARED:
+                yield from _choose_gpu(sites.at(scene.raised))
             ranks = [] if site is None else [n for n in ("local_rank", "rank") if site.has(n)]
             own = [f'f"cuda:{{{name}}}"' for name in ranks]
             changes = mending.other_device(site, scene.wanted, own)
@@ -124,21 +146,48 @@ class CollectiveOnWrongDevice(Rule):
 
 
 def _on_another_gpu(scene: Scene, stray: Operand) -> Recognition:
-    name = short(stray.shown)
-    placed = stray.origin.placed or stray.placed
-    born = stray.origin.born
-    if placed is None and born is not None and born.explicit_device:
-        placed = born
-    bare = placed is not None and not any(c.isdigit() for c in (placed.expression or ""))
+    origin = stray.origin
+    step = origin.placed or stray.placed
+    if step is None:
+        moves = [s for s in origin.provenance if s.action is Action.MOVED]
+        step = last(tuple(moves)) or origin.born
+    if stray.expression is None and stray.path is None:
+        # An object collective puts its bytes there itself.
+        message = f"`{scene.operator}` works on {stray.device}, but this process's GPU is {wanted(scene)}"
+        location, bare = scene.raised, True
+    else:
+        message = f"`{short(stray.shown)}` is on {stray.device}, but this process's GPU is {wanted(scene)}"
+        location = place(step) or scene.raised
+        bare = step is not None and BARE.search(step.expression or "") is not None
     return Recognition(
-        message=f"`{name}` is on {stray.device}, but this process's GPU is {wanted(scene)}",
-        location=place(placed) or scene.raised,
+        message=message,
+        location=location,
         confidence=Confidence.CERTAIN,
-        evidence=story(scene, arrival(stray.origin)),
+        evidence=story(scene, arrival(origin)),
         help="Choose the process's own GPU first: `torch.cuda.set_device(local_rank)`"
         if bare
         else f"Put it on {wanted(scene)}, the GPU of this process",
+        # Whatever means the current GPU is wrong for one reason.
+        cause=SHARED if bare else None,
     )
+
+
+def _choose_gpu(site: Site | None) -> Iterator[Fix]:
+    """`torch.cuda.set_device` behind `init_process_group`."""
+    if site is None:
+        return
+    for node in ast.walk(site.source.tree):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        torch = mending.torch_name(site.source.tree)
+        if call.func.attr != "init_process_group" or torch is None or not isinstance(node, ast.Expr):
+            continue
+        rank = f"{ast.unparse(call.func.value)}.get_rank()"
+        line = f"{torch}.cuda.set_device({rank} % {torch}.cuda.device_count())"
+        change = edits.insert_after(site.path, site.text, node, line)
+        yield from mending.fix("Choose the process's own GPU", [change])
+        return
 
 
 def _moved_before(scene: Scene, sites: Sites) -> Iterator[Fix]:

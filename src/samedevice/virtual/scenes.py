@@ -154,9 +154,9 @@ class SceneBuilder:
 
     def _blame(self, operands: tuple[Operand, ...]) -> tuple[int | None, str | None]:
         """(the operand out of place, where it belongs)."""
-        if not operands:
-            return None, None
         common = device_name(self.refusal.common)
+        if not operands:
+            return None, common if self.kind is Kind.COLLECTIVE else None
         if self.kind in (Kind.HOST_ONLY, Kind.PIN):
             if self.refusal.blamed is not None:
                 return self.refusal.blamed, "cpu"

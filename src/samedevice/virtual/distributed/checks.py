@@ -107,15 +107,14 @@ class Judge:
         machine = self.engine.machine
         if machine.current:
             return int(machine.current)
-        rank = int(os.environ.get("LOCAL_RANK", dist.get_rank()))
-        return rank % int(machine.count)
+        return _local_rank(backend) % int(machine.count)
 
     def gpu_for_barrier(self, backend: "ProcessGroupNCCL", group: Any) -> int:
         """The GPU that NCCL's process group guesses."""
         bound = group.bound_device_id
         if bound is not None and bound.index is not None:
             return int(bound.index)
-        return backend.used[0] if backend.used else dist.get_rank() % int(self.engine.machine.count)
+        return backend.used[0] if backend.used else _global_rank(backend) % int(self.engine.machine.count)
 
     # -- the backend ----------------------------------------------------------------------------------
 
@@ -294,8 +293,7 @@ class Judge:
         """The GPU that this rank should use."""
         if backend.used:
             return backend.used[0]
-        rank = int(os.environ.get("LOCAL_RANK", dist.get_rank()))
-        return rank % int(self.engine.machine.count)
+        return _local_rank(backend) % int(self.engine.machine.count)
 
     # -- refusals -------------------------------------------------------------------------------------------
 
@@ -360,6 +358,15 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
+
+
+def _global_rank(backend: Any) -> int:
+    return int(dist.get_rank() if dist.is_initialized() else backend.rank())
+
+
+def _local_rank(backend: Any) -> int:
+    given = os.environ.get("LOCAL_RANK", "")
+    return int(given) if given.isdigit() else _global_rank(backend)
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
