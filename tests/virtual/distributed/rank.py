@@ -200,7 +200,7 @@ def main(rank: int, folder: Path) -> None:
             found[tier] = run("nccl", rank, folder, lambda: on_gpus(rank), tier)
     with virtual_gpus(WORLD, "report") as engine:
         found["mistaken"] = run("nccl", rank, folder, lambda: mistaken(rank), "mistaken")
-    found["diagnostics"] = [(d.rule, d.message) for d in engine.diagnostics()]
+    found["diagnostics"] = [(d.rule, d.message, d.fix.title if d.fix else None) for d in engine.diagnostics()]
     with virtual_gpus(WORLD):
 
         def sharing() -> None:

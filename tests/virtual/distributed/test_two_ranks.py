@@ -58,12 +58,13 @@ def test_sync_batch_norm_normalises_over_all_ranks(ranks):
 
 
 def test_all_ranks_report_their_mistakes_and_go_on_together(ranks):
-    messages = [[message for _, message in found["diagnostics"]] for found in ranks]
+    messages = [[message for _, message, _ in found["diagnostics"]] for found in ranks]
 
     for found in ranks:
         assert found["mistaken"] == [[2.0, 2.0], [2.0]]
-        assert {rule for rule, _ in found["diagnostics"]} == {"collective-on-wrong-device"}
+        assert {rule for rule, _, _ in found["diagnostics"]} == {"collective-on-wrong-device"}
     assert [message.partition(" but ")[0] for message in messages[0]] == ["`count` is on cpu,"]
+    assert ranks[1]["diagnostics"][0][2] == "Choose the process's own GPU"
     assert messages[1][0] == "`x` is on cuda:0, but this process's GPU is cuda:1"
     assert messages[1][1].startswith("`count` is on cpu, but `dist.all_reduce` needs it on")
     assert messages[1][2].startswith("`torch.ones(2)")
