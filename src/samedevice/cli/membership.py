@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from samedevice.model.errors import UserError
 from samedevice.processes import record as records
@@ -18,6 +18,9 @@ from samedevice.processes.record import ProcessRecord
 from samedevice.processes.settings import VARIABLE
 from samedevice.processes.summary import Summary, latest, summarise, world_of_environment
 from samedevice.processes.watch import TOGETHER, Watch
+
+#: seconds that a rank waits for the report of the last one, once all have ended
+PATIENCE: Final = 30.0
 
 
 class Member:
@@ -44,6 +47,8 @@ class Member:
             node=number("GROUP_RANK"),
             launcher=os.getppid(),
         )
+        #: torchrun has started ranks on several nodes
+        self.nodes = number("GROUP_WORLD_SIZE") > 1
         self.name = f"rank-{self.rank}-{self.record.pid}"
         if launched:
             records.write(folder, self.name, self.record)
@@ -120,14 +125,47 @@ class Member:
             found = records.read(self.folder)
             members = latest(found)
             waiting = [m for m in members if m.ended is None and m.pid != os.getpid() and m.alive]
-            if waiting or (
-                well and sum(m.node == self.record.node for m in members) < number("LOCAL_WORLD_SIZE")
-            ):
-                return own
-            shutil.rmtree(self.folder, ignore_errors=True)
+            here = sum(m.node == self.record.node for m in members)
+            last = not waiting and (not well or here >= number("LOCAL_WORLD_SIZE"))
+            if last and not self.nodes:
+                shutil.rmtree(self.folder, ignore_errors=True)
+        if not last:
+            return self._status_of_all(own) if self.nodes and well else own
         summary = summarise(found, gpus=self.gpus, world=world_of_environment())
         self.report(summary)
+        if self.nodes:
+            with open(os.path.join(self.folder, "status"), "w") as stream:
+                stream.write(str(summary.status))
+            self._depart()
         return summary.status
+
+    def _status_of_all(self, own: int) -> int:
+        """What the last rank ends with: torchrun's agents wait minutes for one whose ranks end otherwise."""
+        patience = PATIENCE
+        while patience > 0:
+            try:
+                with open(os.path.join(self.folder, "status")) as stream:
+                    own = int(stream.read())
+                break
+            except (OSError, ValueError):
+                pass  # not yet
+            if all(m.ended is not None or not m.alive for m in latest(records.read(self.folder))):
+                patience -= 0.1
+            time.sleep(0.1)
+        self._depart()
+        return own
+
+    def _depart(self) -> None:
+        """Take this rank's record away, and the folder with the last one."""
+        try:
+            with records.locked(self.folder):
+                for other in records.read(self.folder):
+                    if other.pid == os.getpid() or not other.alive:
+                        os.unlink(os.path.join(self.folder, other.file))
+                if not records.read(self.folder):
+                    shutil.rmtree(self.folder, ignore_errors=True)
+        except OSError:
+            pass  # somebody else has taken it away
 
 
 def member_of(folder: str | None) -> Member | None:
