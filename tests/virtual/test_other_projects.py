@@ -51,3 +51,52 @@ def test_python_types_are_dtypes_for_a_move(kind):
 
         assert [x.dtype for x in moved] == [expected] * 5
         assert [x.is_cuda for x in moved] == [False, True, True, True, True]
+
+
+def test_what_makes_the_host_wait_raises_or_warns_when_asked_to():
+    waits = [
+        lambda x: x.cpu(),
+        lambda x: torch.ones(2).cuda(),
+        lambda x: x.sum().item(),
+        lambda x: bool((x > 0).all()),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: torch.unique(x),
+        lambda x: torch.bincount(x.long()),
+        lambda x: x.masked_select(x > 0),
+        lambda x: torch.equal(x, x),
+        lambda x: x.repeat_interleave(x.long()),
+        lambda x: x.copy_(torch.ones(3)),
+    ]
+    goes_on = [
+        lambda x: x.to("cpu", non_blocking=True),
+        lambda x: torch.ones(2).pin_memory().to("cuda", non_blocking=True),
+        lambda x: x.to("cuda:1"),
+        lambda x: (x * 2).sum(),
+        lambda x: x.masked_fill_(x > 0, 1.0),
+        lambda x: x.clone().__setitem__(x > 0, 0.0),
+        lambda x: torch.where(x > 0, x, 0.0),
+        lambda x: x[x.long()[:2].clamp(0, 2)],
+        lambda x: x.repeat_interleave(2),
+        lambda x: torch.cuda.synchronize(),
+    ]
+    with virtual_gpus(2):
+        x = torch.ones(3, device="cuda")
+        torch.cuda.set_sync_debug_mode("error")
+        for number, wait in enumerate(waits):
+            with pytest.raises(RuntimeError, match=r"^called a synchronizing CUDA operation$"):
+                wait(x)
+                raise AssertionError(number)
+        for go_on in goes_on:
+            go_on(x)
+        torch.cuda.set_sync_debug_mode("warn")
+        for wait in waits:
+            with pytest.warns(UserWarning, match="called a synchronizing CUDA operation"):
+                wait(x)
+        torch.use_deterministic_algorithms(True)
+        with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+            torch.put(x, x.long(), x)
+        torch.use_deterministic_algorithms(False)
+        torch.cuda.set_sync_debug_mode(0)
+        assert torch.cuda.get_sync_debug_mode() == 0
+        assert x.sum().item() == 3

@@ -148,7 +148,8 @@ class Engine:
         on_mismatch: "raise" raises CUDA's exception; "report" tells the diagnoser and goes on.
         exact: every ATen operation is judged (the reference); otherwise the fast tier stands in front.
         leaf_moved_at: when a leaf of graphs last got data on another device (`.data =`, `Module.to`).
-        alert: looks at each operation on a GPU while deterministic algorithms are asked for.
+        alert: looks at each operation on a GPU while somebody watches (`watch`).
+        on_transfer: told of each transfer: from where, to where, without blocking.
         exact_backward: Python code takes part in backward passes, so they are judged too.
         active: False once the context has been left (threads may outlive it).
     """
@@ -169,6 +170,8 @@ class Engine:
         self.exact_backward = exact
         self.leaf_moved_at = 0
         self.alert: Callable[[Any, Any, Any], None] | None = None
+        self.on_transfer: Callable[[int, int, bool], None] | None = None
+        self._watching: dict[str, Callable[[Any, Any, Any], None]] = {}
         self.active = True
         self.stepped_over = 0
         self.children: Children | None = None
@@ -208,6 +211,20 @@ class Engine:
         if self.children is not None:
             return [diagnostic for diagnostic, _ in self.children.findings()]
         return [] if self.diagnoser is None else self.diagnoser.diagnostics()
+
+    def watch(self, name: str, look: Callable[[Any, Any, Any], None] | None) -> None:
+        """Have `look(operation, args, kwargs)` called before each operation on a GPU; None: no longer."""
+        if look is None:
+            self._watching.pop(name, None)
+        else:
+            self._watching[name] = look
+        looks = tuple(self._watching.values())
+
+        def all_of_them(func: Any, args: Any, kwargs: Any) -> None:
+            for each in looks:
+                each(func, args, kwargs)
+
+        self.alert = all_of_them if looks else None
 
     # -- tags ------------------------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ def move(
             return result
         state = engine.state
         tag = tag_of(tensor) or engine.adopt(tensor)
+        if engine.on_transfer is not None:
+            engine.on_transfer(source, target, non_blocking)
         before = (state.target, state.action, state.function, state.source, state.explicit, state.call)
         state.target, state.action, state.function = target, Action.MOVED, function
         state.source, state.explicit, state.call = tag.birth, True, None

@@ -35,6 +35,7 @@ from samedevice.virtual.surface import (
     states,
     storages,
     streams,
+    synchronising,
     threads,
     triton,
 )
@@ -58,6 +59,7 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     parallel.install(patches, engine)
     optimizers.install(patches, engine)
     determinism.install(patches, engine)
+    synchronising.install(patches, engine)
     nested.install(patches, engine)
     backends.install(patches, engine)
     graphs.install(patches, activation)

@@ -53,7 +53,7 @@ def install(patches: Patches, machine: Machine) -> None:
         if device >= 0:
             check(device)
 
-    state = {"sync_debug": 0, "cudnn_benchmark_limit": 10, "conv_empty_cache": False}
+    state = {"cudnn_benchmark_limit": 10, "conv_empty_cache": False}
 
     entry_points: dict[str, Any] = {
         "getDeviceCount": device_count,
@@ -71,8 +71,6 @@ def install(patches: Patches, machine: Machine) -> None:
         "hasPrimaryContext": lambda index: machine.initialized and 0 <= index < machine.count,
         "ipc_collect": lambda: None,
         "sleep": lambda cycles: None,
-        "set_sync_debug_mode": lambda mode: state.__setitem__("sync_debug", int(mode)),
-        "get_sync_debug_mode": lambda: state["sync_debug"],
         "set_cudnn_benchmark_limit": lambda limit: state.__setitem__("cudnn_benchmark_limit", int(limit)),
         "get_cudnn_benchmark_limit": lambda: state["cudnn_benchmark_limit"],
         "set_conv_benchmark_empty_cache": lambda value: state.__setitem__("conv_empty_cache", bool(value)),

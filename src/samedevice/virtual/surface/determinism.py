@@ -117,7 +117,7 @@ def install(patches: Patches, engine: Any) -> None:
 
     def set_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
         real(mode, warn_only=warn_only)
-        engine.alert = alert if mode else None
+        engine.watch("determinism", alert if mode else None)
 
     patches.set(torch._C, "_set_deterministic_algorithms", set_deterministic_algorithms)
-    engine.alert = alert if torch.are_deterministic_algorithms_enabled() else None
+    engine.watch("determinism", alert if torch.are_deterministic_algorithms_enabled() else None)
