@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from conformance import replay
-
 import samedevice
+from conformance import replay
 from tests.virtual.diagnosing import diagnose
 
 pytestmark = pytest.mark.torch
