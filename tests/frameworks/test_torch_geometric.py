@@ -1,5 +1,6 @@
 """torch-geometric on virtual GPUs."""
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,26 @@ def test_the_one_mistake_of_a_program_is_found(rule: str, more: str, tmp_path: P
     diagnostics = found(source, tmp_path)
 
     assert [(d.rule, d.location.line) for d in diagnostics] == [(rule, line_of(source))]
+
+
+def test_a_mistake_of_the_package_itself_is_told_with_its_line(tmp_path: Path) -> None:
+    from torch_geometric.nn import MeshCNNConv
+
+    if "torch.empty(E4, self.out_channels)" not in inspect.getsource(MeshCNNConv):
+        pytest.skip("this torch-geometric makes the tensor where its input is")
+    source = (
+        PROGRAM
+        + """
+from torch_geometric.nn import MeshCNNConv
+
+edges = torch.stack([torch.arange(5).repeat_interleave(4), torch.randint(0, 5, (20,))]).to(device)
+conv = MeshCNNConv(3, 2).to(device)
+conv(torch.rand(5, 3, device=device), edges)  # mistake
+"""
+    )
+    (diagnostic,) = found(source, tmp_path)
+    files = [Path(e.location.path).name for e in diagnostic.evidence]
+
+    assert (diagnostic.rule, diagnostic.location.line) == ("factory-without-device", line_of(source))
+    assert "`torch.empty` in torch_geometric names no device" in diagnostic.message
+    assert files[:2] == ["program.py", "meshcnn_conv.py"]

@@ -86,6 +86,7 @@ class Step:
         class_name: class whose method contains the step.
         trail: the user's frames at the time, outermost first; () when unknown.
         order: a number that grows with the program's time, 0 when unknown.
+        inside: the line of the package that did it, where the user's line only led to it.
     """
 
     action: Action
@@ -99,6 +100,7 @@ class Step:
     package: str | None = None  # name of the installed package, if the step is not in user code
     trail: tuple[Frame, ...] = ()
     order: int = 0
+    inside: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)

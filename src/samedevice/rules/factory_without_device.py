@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from samedevice.model.diagnostic import Confidence
+from samedevice.model.diagnostic import Confidence, Evidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Scene
+from samedevice.model.scene import Action, Scene, Step
 from samedevice.rules import mending
 from samedevice.rules.questions import (
     MADE,
@@ -85,6 +85,8 @@ class FactoryWithoutDevice(Rule):
         if born.explicit_device or (culprit.provenance and culprit.provenance[-1].action is Action.MOVED):
             return None
         anchor = scene.anchor or device_of_others(scene)
+        if born.package is not None:
+            return _in_package(born, born.package, scene, birth(culprit))
         what = short(born.expression or born.function)
         from_numpy = born.action is Action.FROM_NUMPY
         reason = (
@@ -104,7 +106,9 @@ class FactoryWithoutDevice(Rule):
 
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
-        yield from mending.on_device(sites.at(found.location), scene.wanted)
+        born = None if scene.culprit is None else scene.culprit.born
+        if born is None or born.package is None:
+            yield from mending.on_device(sites.at(found.location), scene.wanted)
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
@@ -118,3 +122,17 @@ class FactoryWithoutDevice(Rule):
             else f"Create it on the device of what it meets, {meeting.wanted}",
             fix=device_fix(meeting),
         )
+
+
+def _in_package(born: Step, package: str, scene: Scene, evidence: Evidence | None) -> Recognition | None:
+    """A package made it, on the way from the user's line: that line cannot name a device for it."""
+    if born.location is None:
+        return None
+    line = None if born.inside is None else Evidence(born.inside, f"`{born.function}` in {package}")
+    return Recognition(
+        message=f"`{short(born.expression or born.function)}` makes a tensor on cpu, as `{born.function}` in {package} names no device, but it is used on {wanted(scene)}",
+        location=born.location,
+        confidence=Confidence.LIKELY,
+        evidence=story(scene, evidence, line),
+        help=f"Give {package} what it takes the device from, or move what it makes to {wanted(scene)}",
+    )

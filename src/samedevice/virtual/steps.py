@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -80,7 +81,8 @@ def step_at(
 
 def step_of_birth(birth: Birth) -> Step:
     """The birth of a storage as a step."""
-    return step_at(
+    inner = birth.place.inner
+    step = step_at(
         spot_of_place(birth.place),
         birth.action,
         birth.function,
@@ -89,6 +91,7 @@ def step_of_birth(birth: Birth) -> Step:
         explicit=birth.explicit_device,
         package=birth.place.package,
     )
+    return step if inner is None else replace(step, inside=line_only(Spot(inner, birth.place.inner_lasti)))
 
 
 def step_of_event(event: ModuleMoved | ModuleMade | Happened) -> Step:
