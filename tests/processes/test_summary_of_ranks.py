@@ -133,6 +133,6 @@ def test_settings_that_make_no_sense_are_none(text):
 
 
 def test_settings_are_read_as_they_were_written():
-    settings = Settings(2, "report", 1 << 30, 3, True, "/a folder", "/start")
+    settings = Settings(2, "report", 1 << 30, 3, True, "/a folder", 7, "/start")
 
     assert Settings.read(str(settings)) == settings

@@ -15,6 +15,7 @@ class Settings:
     Attributes:
         count, on_mismatch, gpu_memory, max_batches, exact: as for `virtual_gpus`.
         folder: where it leaves what it finds; None when nobody reads it.
+        owner: the process that reads it and takes it away; 0 when that is somebody else's business.
         start: the folder that relative paths of the report start from.
     """
 
@@ -24,6 +25,7 @@ class Settings:
     max_batches: int | None = None
     exact: bool = False
     folder: str | None = None
+    owner: int = 0
     start: str | None = None
 
     def __str__(self) -> str:

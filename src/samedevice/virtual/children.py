@@ -50,10 +50,11 @@ class Reporter:
     A process may be ended at any time, so nothing waits for its end.
     """
 
-    def __init__(self, inner: Any, engine: "Engine", folder: str) -> None:
+    def __init__(self, inner: Any, engine: "Engine", folder: str, owner: int) -> None:
         self.inner = inner
         self.engine = engine
         self.folder = folder
+        self.owner = owner
         self.record = ProcessRecord(os.getpid(), time.time(), rank=rank_of_process())
         self.name = f"{self.record.pid}-{self.record.started:.3f}"
         self._told = 0
@@ -98,7 +99,10 @@ class Reporter:
             notes=tuple(self.engine.session.notes),
             **changes,
         )
-        records.write(self.folder, self.name, self.record)
+        told = self.record.member or self.record.findings or self.record.notes
+        # Who reads the records takes the folder away at its end; a process that outlives it makes no new one.
+        if told and (os.path.isdir(self.folder) or not self.owner or records.is_alive(self.owner)):
+            records.write(self.folder, self.name, self.record)
 
 
 class Children:
@@ -119,7 +123,9 @@ class Children:
         self.reporter: Reporter | None = None
         self.collected: list[ProcessRecord] = []
         self._had_server = False
-        self._owner = os.getpid()
+        #: the process that reads the folder
+        self.reader = os.getpid() if folder is None else 0
+        self._pid = os.getpid()
 
     def install(self, patches: Patches) -> None:
         """Hand the virtual GPUs on to every process started from now on."""
@@ -156,12 +162,13 @@ class Children:
             max_batches=self.activation.max_batches,
             exact=engine.exact,
             folder=self.folder,
+            owner=self.reader,
             start=files.START,
         )
 
     def leave(self) -> None:
         """Keep what the children have found; processes started later have nothing of this block."""
-        if os.getpid() != self._owner:
+        if os.getpid() != self._pid:
             return
         if not self._had_server and _server_runs():
             _stop_server()
@@ -199,7 +206,7 @@ class Children:
 
     def _report(self) -> None:
         assert self.folder is not None
-        self.reporter = Reporter(self.engine.diagnoser, self.engine, self.folder)
+        self.reporter = Reporter(self.engine.diagnoser, self.engine, self.folder, self.reader)
         self.engine.diagnoser = self.reporter
 
     def _started_by_multiprocessing(self) -> None:
@@ -272,6 +279,7 @@ def enter_inherited(settings: Settings) -> None:
         settings.exact,
         settings.folder,
     )
+    activation.children.reader = settings.owner
     activation.inherited = True
     activation.enter()
     util.Finalize(None, _end, args=(activation,), exitpriority=LAST)
