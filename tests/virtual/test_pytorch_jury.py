@@ -325,3 +325,16 @@ def test_a_generator_that_goes_by_position_is_judged_too() -> None:
         assert str(draw(rates, generator=torch.Generator("cuda")).device) == "cuda:0"
         with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
             draw(rates, generator=torch.Generator())
+
+
+def test_an_index_from_the_host_makes_it_wait_and_a_counted_one_hot_does_not() -> None:
+    x, index = torch.rand(4, device="cuda"), torch.tensor([0, 2])
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        F.one_hot(index.to("cuda", non_blocking=True), num_classes=4)
+        x[torch.tensor([True, False, True, False])]
+        for wait in (lambda: x[index], lambda: F.one_hot(index.to("cuda", non_blocking=True))):
+            with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+                wait()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

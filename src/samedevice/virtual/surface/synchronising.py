@@ -34,7 +34,7 @@ def install(patches: Patches, engine: Any) -> None:
         warnings.warn(_TEXT, UserWarning, stacklevel=2)
 
     def operation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _synchronises(func, args, kwargs):
+        if _synchronises(func, args, kwargs) and not _counted(engine.state.call):
             waits()
 
     def transfer(source: int, target: int, non_blocking: bool) -> None:
@@ -48,6 +48,14 @@ def install(patches: Patches, engine: Any) -> None:
 
     patches.set(torch._C, "_cuda_set_sync_debug_mode", set_mode)
     patches.set(torch._C, "_cuda_get_sync_debug_mode", lambda: state["mode"])
+
+
+def _counted(call: Any) -> bool:
+    """In `one_hot` with a number of classes, of which only the CPU's kernel looks at the values."""
+    if call is None or call[0] is not torch._C._nn.one_hot:
+        return False
+    classes = call[1][1] if len(call[1]) > 1 else call[2].get("num_classes", -1)
+    return bool(classes >= 0)
 
 
 def _synchronises(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -66,8 +74,12 @@ def _synchronises(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
 
 
 def _masked(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """A mask is among the indices, and is not filled with one value from the host."""
+    """A mask is among the indices, and is not filled with one value from the host; or numbers on the host are."""
     indices = [i for i in args[1] if isinstance(i, torch.Tensor)]
+    if device_index(args[0]) >= 0 and any(
+        i.dtype not in _MASKS and device_index(i) == CPU and i.dim() for i in indices
+    ):
+        return True  # numbers that go to the GPU first
     if not any(i.dtype in _MASKS and device_index(i) >= 0 for i in indices):
         return False
     if name == "index" or len(indices) > 1:
