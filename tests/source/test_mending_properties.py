@@ -39,9 +39,7 @@ def functions(draw: st.DrawFn, expressions: st.SearchStrategy[str], statement: s
     behind = draw(BEHIND)
     line = statement.format(expression)
     head = draw(st.sampled_from(["", "@torch.no_grad()\n", "# nothing\n"]))
-    text = (
-        f"import torch\nfrom torch import nn\n{head}def f(self, x: torch.Tensor):\n{indent}{draw(BEFORE)}{line}{behind}\n"
-    )
+    text = f"import torch\nfrom torch import nn\n{head}def f(self, x: torch.Tensor):\n{indent}{draw(BEFORE)}{line}{behind}\n"
     text += f"{indent}return x  # the end\n"
     return text.replace("\n", draw(ENDS))
 
