@@ -2,10 +2,13 @@
 
 import json
 import os
+import site
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+INSTALLED = any((Path(folder) / "samedevice-env.pth").exists() for folder in site.getsitepackages())
 
 #: as on a machine that is shared with other tests; nothing of a launcher around the tests
 ENVIRONMENT = {

@@ -1,19 +1,15 @@
 """Processes that a program starts have its virtual GPUs, and what they find is reported with the rest."""
 
 import os
-import site
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from launched import ENVIRONMENT, check, found
+from launched import ENVIRONMENT, INSTALLED, check, found
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.torch
-
-INSTALLED = any((Path(folder) / "samedevice-env.pth").exists() for folder in site.getsitepackages())
 
 PROGRAM = """\
 import multiprocessing

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from launched import ENVIRONMENT, check, found
+from launched import ENVIRONMENT, INSTALLED, check, found
 
 pytest.importorskip("torch")
 
@@ -202,3 +202,34 @@ def test_ranks_cannot_share_a_program_from_standard_input(tmp_path):
 
     assert done.returncode == 2
     assert "a program from standard input can be read only once" in done.stderr
+
+
+LAUNCHES_ITSELF = """\
+import os
+import subprocess
+import sys
+
+import torch
+import torch.distributed as dist
+
+rank = int(os.environ.get("NODE", "0"))
+if rank == 0:
+    other = subprocess.Popen([sys.executable, __file__], env={**os.environ, "NODE": "1"})
+dist.init_process_group("nccl", init_method=f"file://{os.path.abspath(__file__)}.store", rank=rank, world_size=2)
+x = torch.ones(3, device=f"cuda:{rank}")
+x + torch.ones(3)
+dist.destroy_process_group()
+if rank == 0:
+    other.wait()
+"""
+
+
+@pytest.mark.skipif(
+    not INSTALLED, reason="the file that arms interpreters is not installed beside the package"
+)
+def test_a_program_that_starts_its_own_ranks_is_told_which_found_what(tmp_path):
+    script = tmp_path / "launches.py"
+    script.write_text(LAUNCHES_ITSELF)
+    _done, report = check(tmp_path, "--gpus", "2", "launches.py")
+
+    assert found(report, script) == {"x + torch.ones(3)": (2, [0, 1], 2)}

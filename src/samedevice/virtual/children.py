@@ -4,6 +4,7 @@ A forked child has everything already. Other children of Python are told through
 (`samedevice.inherit`), and through what `multiprocessing` sends to a process that it starts.
 """
 
+import functools
 import multiprocessing
 import os
 import shutil
@@ -42,6 +43,10 @@ except ImportError:
     from samedevice import inherit
 inherit.arm()
 """
+
+
+#: this process and its rank, once it had one
+_last_rank: tuple[int, int] | None = None
 
 
 class Reporter:
@@ -129,6 +134,8 @@ class Children:
 
     def install(self, patches: Patches) -> None:
         """Hand the virtual GPUs on to every process started from now on."""
+        global _last_rank
+        _last_rank = None
         if self.engine.diagnoser is not None:
             if self.given is None:
                 self.folder = records.new_folder()
@@ -145,6 +152,7 @@ class Children:
             return data
 
         patches.set(spawn, "get_preparation_data", get_preparation_data)
+        patches.on_import("torch.distributed.distributed_c10d", functools.partial(_remember_rank, patches))
         util.register_after_fork(self, Children._started_by_multiprocessing)
 
     def refresh(self) -> None:
@@ -188,6 +196,9 @@ class Children:
         diagnoser = self.engine.diagnoser
         own = [] if diagnoser is None else findings_of(diagnoser)
         others = self.records()
+        rank = rank_of_process()
+        if rank is not None and any(record.rank is not None for record in others):
+            own = [(replace(diagnostic, ranks=(rank,)), fixes) for diagnostic, fixes in own]
         return merged(own, others) if others else own
 
     def forked(self) -> None:
@@ -247,14 +258,33 @@ def findings_of(diagnoser: Any) -> list[Finding]:
     return list(zip(diagnostics, fixes, strict=True))
 
 
+def _remember_rank(patches: Patches, c10d: Any) -> None:
+    """A program takes its process group down before it ends, and the report is written after that."""
+    destroy = getattr(c10d, "destroy_process_group", None)
+    if destroy is None:
+        return
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        rank_of_process()
+        return destroy(*args, **kwargs)
+
+    for module in (c10d, sys.modules.get("torch.distributed")):
+        if getattr(module, "destroy_process_group", None) is destroy:
+            patches.set(module, "destroy_process_group", destroy_process_group)
+
+
 def rank_of_process() -> int | None:
-    """The rank of this process: of its process group, or as a launcher has set it."""
+    """The rank of this process: of the process group that it has or had, or as a launcher has set it."""
+    global _last_rank
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return int(distributed.distributed_c10d._get_default_group().rank())
+            _last_rank = os.getpid(), int(distributed.distributed_c10d._get_default_group().rank())
     except (AttributeError, RuntimeError, ValueError):
         pass  # torch is being imported, or the group is being taken down
+    if _last_rank is not None and _last_rank[0] == os.getpid():
+        return _last_rank[1]
     rank = os.environ.get("RANK", "")
     return int(rank) if rank.isdigit() and os.environ.get("WORLD_SIZE", "").isdigit() else None
 

@@ -1,6 +1,11 @@
 """Reversible changes of attributes: everything is undone on leaving, to the attribute."""
 
+import sys
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
+
+from samedevice.inherit import Finder
 
 _ABSENT: Final = object()
 
@@ -44,6 +49,16 @@ class Patches:
     def on_undo(self, action: Any) -> None:
         """Call `action()` when everything is undone, in its place of the reverse order."""
         self._undo.append(("call", action, None, None))
+
+    def on_import(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        """Call `action(module)` now, or when the program imports the module."""
+        if name in sys.modules:
+            action(sys.modules[name])
+            return
+        finder = Finder(name, action)
+        sys.meta_path.insert(0, finder)
+        # At the interpreter's end the list of finders is gone already.
+        self.on_undo(lambda: sys.meta_path.remove(finder) if finder in (sys.meta_path or ()) else None)
 
     def undo(self) -> None:
         """Restore everything; safe to call twice."""

@@ -1,10 +1,8 @@
 """Ray looks for GPUs in the driver's library; on virtual GPUs it finds the machine's."""
 
-import sys
 from types import ModuleType
 from typing import Any, Final
 
-from samedevice.inherit import Finder
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
 
@@ -19,9 +17,4 @@ def install(patches: Patches, machine: Machine) -> None:
         if hasattr(manager, "get_current_node_num_accelerators"):
             patches.set(manager, "get_current_node_num_accelerators", staticmethod(lambda: machine.count))
 
-    if MODULE in sys.modules:
-        answer(sys.modules[MODULE])
-        return
-    finder = Finder(MODULE, answer)
-    sys.meta_path.insert(0, finder)
-    patches.on_undo(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    patches.on_import(MODULE, answer)

@@ -1,8 +1,5 @@
 """Triton kernels: not run, but launched on the current GPU, where their tensors must be."""
 
-import importlib.abc
-import importlib.machinery
-import sys
 from types import ModuleType
 from typing import Any, Final
 
@@ -14,34 +11,6 @@ from samedevice.virtual.tags import CPU, device_index
 
 #: module → class whose `run` launches
 _LAUNCHERS: Final = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
-
-
-class _Arriving(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Patches a launcher's module when the program imports it."""
-
-    def __init__(self, patch: Any) -> None:
-        self.patch = patch
-        self.loaders: dict[str, Any] = {}
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in _LAUNCHERS:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            self.loaders[name] = spec.loader
-            spec.loader = self
-        return spec
-
-    def create_module(self, spec: Any) -> Any:
-        return self.loaders[spec.name].create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        loader = self.loaders[module.__name__]
-        loader.exec_module(module)
-        if module.__spec__ is not None:
-            module.__spec__.loader = loader
-        module.__loader__ = loader
-        self.patch(module)
 
 
 def install(patches: Patches, activation: Any) -> None:
@@ -70,11 +39,7 @@ def install(patches: Patches, activation: Any) -> None:
             patches.set(launcher, "run", run)
 
     for name in _LAUNCHERS:
-        if name in sys.modules:
-            patch(sys.modules[name])
-    finder = _Arriving(patch)
-    sys.meta_path.insert(0, finder)
-    patches.on_undo(lambda: sys.meta_path.remove(finder))
+        patches.on_import(name, patch)
 
 
 def judge(args: Any, kwargs: dict[str, Any], current: int) -> Refusal | None:
