@@ -11,6 +11,9 @@ import pytest
 hypothesis.settings.register_profile("samedevice", deadline=None)
 hypothesis.settings.load_profile("samedevice")
 
+#: the tests of the pytest plugin run pytest below pytest
+pytest_plugins = ["pytester"]
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

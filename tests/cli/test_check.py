@@ -212,6 +212,8 @@ def test_ctrl_c_shows_what_was_found_so_far(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background jobs ignore the signal, and hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
     while "ready" not in process.stdout.readline():

@@ -104,7 +104,9 @@ def test_copies_and_pickles_stay_on_their_gpu(gpus: Any) -> None:
     assert {str(twin.device) for twin in twins} == {"cuda:1"}
 
 
-def test_storages_say_where_they_are_and_can_be_moved(gpus: Any) -> None:
+def test_storages_say_where_they_are_and_can_be_moved(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # PyTorch warns once in a process.
+    monkeypatch.delattr(torch.storage._warn_typed_storage_removal, "has_warned", raising=False)
     storage = torch.ones(2, device="cuda:1").untyped_storage()
 
     assert (storage.device, storage.is_cuda, storage.get_device()) == (torch.device("cuda:1"), True, 1)

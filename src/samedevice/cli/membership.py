@@ -116,12 +116,15 @@ class Member:
 
     def leave(self, ended: str, status: int, *, by_mistake: bool, at: float) -> int:
         """This rank has ended; the last one of this machine reports. Returns the exit status."""
-        self.reporter.write(ended=ended, status=status, by_mistake=by_mistake, ended_at=at)
+        end = {"ended": ended, "status": status, "by_mistake": by_mistake, "ended_at": at}
         well = ended == "finished" or ended.startswith("stopped")
         own = 0 if well else status if status > 2 else 1 if by_mistake else 2
         if self.launched:
+            self.reporter.write(**end)
             return own
         with records.locked(self.folder):
+            # Written under the lock: of two that end at once, one sees that the other has not.
+            self.reporter.write(**end)
             found = records.read(self.folder)
             members = latest(found)
             waiting = [m for m in members if m.ended is None and m.pid != os.getpid() and m.alive]

@@ -57,7 +57,16 @@ def translate(pattern: str) -> str:
             end = pattern.index("]", at + 2)
             inside = pattern[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
             inside = "^" + inside[1:] if inside[0] in "!^" else inside
-            out, at = f"{out}[{inside}]", end + 1
+            out, at = out + _set(inside), end + 1
         else:
             out, at = out + re.escape(pattern[at]), at + 1
     return f"{out}(?:/.*)?\\Z"
+
+
+def _set(inside: str) -> str:
+    """A set of characters; one that is none (a range that runs backwards) fits nothing, as in a shell."""
+    try:
+        re.compile(f"[{inside}]")
+    except re.error:
+        return "(?!)"
+    return f"[{inside}]"

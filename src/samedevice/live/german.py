@@ -72,6 +72,13 @@ EVIDENCE: dict[str, str] = {
     "moved on to {device} here, under its other name": "hier weiter nach {device} verschoben, unter dem anderen Namen",
     "traced here, with example inputs on {device}": "hier getraced, mit Beispieleingaben auf {device}",
     "kept as a plain attribute of `{what:text}` here": "hier als einfaches Attribut von `{what}` aufgehoben",
+    "the outputs are brought back to {device} here, where the inputs are": "hier kommen die Ausgaben zurück nach {device}, wo die Eingaben sind",
+    "{what:text} hangs its hooks on the modules here": "hier hängt {what} seine Hooks an die Module",
+    "the weights move to {device} here, the hooks stay": "hier ziehen die Gewichte nach {device} um, die Hooks bleiben",
+    "`{what:text}` moves to {device} here, its hook stays": "hier zieht `{what}` nach {device} um, der Hook bleibt",
+    "`{what:text}` is registered on `{other:text}` here": "hier wird `{what}` an `{other}` registriert",
+    "it makes a copy on {device} here, and returns it": "hier macht er eine Kopie auf {device} und gibt sie zurück",
+    "{what:text} registers its hooks here": "hier registriert {what} seine Hooks",
     "the module moves to {device} here; plain attributes stay": "hier zieht das Modul nach {device} um; einfache Attribute bleiben",
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ FAMILIES = (
     ),
     Family(
         "offloaded-model-moved",
-        Kind.OPERANDS,
+        Kind.OFFLOAD,
         T("A model that accelerate or bitsandbytes placed was moved again", "Ein Modell, das accelerate oder bitsandbytes platziert hat, wurde erneut verschoben"),
         T("With `device_map` or quantisation the library owns the placement; `.to` and `.cuda` would tear it apart", "Mit `device_map` oder Quantisierung bestimmt die Bibliothek die Platzierung; `.to` und `.cuda` würden sie zerreißen"),
         ("offload-hook-bypassed", "split-without-move"),
@@ -43,6 +43,7 @@ FAMILIES = (
             wording("`.to` is not supported for `{bits}` bitsandbytes models.", "`.to` is not supported for `8-bit` bitsandbytes models. Please use the model as it is"),
             wording("Calling `cuda()` is not supported for `{bits}` quantized models.", "Calling `cuda()` is not supported for `8-bit` quantized models.  Please use the model as it is, since the model has already been set to the correct devices."),
             wording("precision on a different device than the one you're training on.", "You can't train a model that has been loaded in 8-bit or 4-bit precision on a different device than the one you're training on."),
+            wording("you have activated sequential model offloading", "It seems like you have activated sequential model offloading by calling `enable_sequential_cpu_offload`, but are now attempting to move the pipeline to GPU. This is not compatible with offloading."),
             wording("You are trying to offload the whole model to the disk.", "You are trying to offload the whole model to the disk. Please use the `disk_offload` function instead."),
         ),
         code='model = AutoModel.from_pretrained(name, device_map={"": local_rank})\n# no model.to(…) afterwards; move the inputs: x.to(model.device)',

@@ -1,3 +1,0 @@
-"""pytest runs below pytest."""
-
-pytest_plugins = ["pytester"]
