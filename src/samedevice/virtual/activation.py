@@ -23,9 +23,10 @@ from samedevice.virtual import (
     torchscript,
     warned,
 )
-from samedevice.virtual.engine import Diagnoser, Engine
+from samedevice.virtual.engine import Engine
 from samedevice.virtual.functions import Functions
 from samedevice.virtual.machine import Machine
+from samedevice.virtual.mismatches import Diagnoser
 from samedevice.virtual.modes import VirtualDispatchMode, VirtualFunctionMode
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.provenance import Session

@@ -26,7 +26,8 @@ from samedevice.virtual.patches import Patches
 
 if TYPE_CHECKING:
     from samedevice.virtual.activation import Activation
-    from samedevice.virtual.engine import Engine, Settlement
+    from samedevice.virtual.engine import Engine
+    from samedevice.virtual.mismatches import Settlement
     from samedevice.virtual.refusal import Refusal
 
 #: after everything that a process does at its end, queues emptied and children joined

@@ -14,7 +14,7 @@ from samedevice.program.frames import user_frames
 from samedevice.rules import all_rules
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Names, Sites
-from samedevice.virtual.engine import Settlement
+from samedevice.virtual.mismatches import Settlement
 from samedevice.virtual.postmortem import scene_of_exception
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.scenes import SceneBuilder

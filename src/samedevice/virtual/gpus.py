@@ -35,7 +35,7 @@ def virtual_gpus(
         on_mismatch: "raise" raises PyTorch's own exception as CUDA would; "report" records the
             mismatch, puts the operand where it belongs virtually and goes on.
         gpu_memory: bytes of each GPU; 80 GiB unless given.
-        diagnoser: told of each mismatch while it happens (see `samedevice.virtual.engine.Diagnoser`).
+        diagnoser: told of each mismatch while it happens (see `samedevice.virtual.mismatches.Diagnoser`).
         session: where the run is recorded; a new `Session` unless given.
         exact: judge every ATen operation. It is the reference: the default finds the same and is faster,
             because it looks inside a function only when its tensors are not all in one place.

@@ -1,4 +1,4 @@
-"""Operators without a kernel for the CPU: what runs in the place of CUDA's code.
+"""Running an operation on the CPU, and what runs in the place of CUDA's code where the CPU has no kernel.
 
 A kernel that is written in Python for CUDA is what would run, so it runs, whoever registered it. What is compiled
 code, or launches some, cannot run here: the operator's shapes come from its kernel for meta tensors, and its
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from samedevice.virtual import torchscript
+from samedevice.virtual.callbacks import BUILTIN
 from samedevice.virtual.check import wording
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU, device_index
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
 
 _Tensor: Final = torch.Tensor
+_CONVOLUTION: Final = torch.ops.aten.convolution.default
 _CUDA_KERNEL: Final = re.compile(r"^CUDA(?:\[alias\])?: registered at (\S+):\d+ :: ", re.MULTILINE)
 _CUDA_KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 _has_kernel: Final = torch._C._dispatch_has_computed_kernel_for_dispatch_key
@@ -28,7 +31,39 @@ _GPU_PACKAGES: Final = frozenset(
 )
 
 
-def run_custom(engine: "Engine", func: Any, args: Any, kwargs: Any, on_gpu: bool) -> Any:
+def run(
+    engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: int | None
+) -> Any:
+    """One ATen operation, its operands on `device`, run on the CPU."""
+    on_gpu = device is not None and device >= 0
+    if func.namespace not in BUILTIN:
+        return _run_custom(engine, func, args, kwargs, on_gpu)
+    if func is _CONVOLUTION and torch._C._get_tracing_state() is not None:
+        with torchscript.recorded_in_the_trace():
+            return func(*args, **kwargs)
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError as error:
+        if not on_gpu:
+            raise
+        return _stand_in(engine, func, args, kwargs, error)
+    except RuntimeError as error:
+        if "Expected a value of type 'Tensor'" not in str(error):
+            raise
+        return func(*_numbers_as_tensors(func, args), **kwargs)
+
+
+def _numbers_as_tensors(func: Any, args: tuple[Any, ...]) -> list[Any]:
+    """The arguments with traced code's numbers, which C++ hands over as such, made tensors again."""
+    taken = list(args)
+    for i, (value, argument) in enumerate(zip(args, func._schema.arguments, strict=False)):
+        if isinstance(value, (bool, int, float, complex)) and str(argument.type) == "Tensor":
+            dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
+            taken[i] = torch.tensor(value, dtype=dtype)
+    return taken
+
+
+def _run_custom(engine: "Engine", func: Any, args: Any, kwargs: Any, on_gpu: bool) -> Any:
     """An operator that is not PyTorch's own."""
     kernel = _python_kernel(engine, func, args, kwargs, on_gpu)
     try:
@@ -40,7 +75,7 @@ def run_custom(engine: "Engine", func: Any, args: Any, kwargs: Any, on_gpu: bool
     except Exception as error:
         if not on_gpu or not (kernel is None or _is_gpu_code(error)):
             raise
-        return stand_in(engine, func, args, kwargs, error)
+        return _stand_in(engine, func, args, kwargs, error)
 
 
 def _python_kernel(
@@ -90,7 +125,7 @@ def _is_gpu_code(error: BaseException) -> bool:
     return False
 
 
-def stand_in(engine: "Engine", func: Any, args: Any, kwargs: Any, error: BaseException) -> Any:
+def _stand_in(engine: "Engine", func: Any, args: Any, kwargs: Any, error: BaseException) -> Any:
     """Zeros of the shapes that the operator's kernel for meta tensors gives.
 
     Raises:
