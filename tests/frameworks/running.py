@@ -66,6 +66,7 @@ def line_of(source: str, marker: str = "# mistake") -> int:
 def _as_main(script: Path) -> Iterator[None]:
     """The surroundings that a program started from the command line finds."""
     loaded, before, threads = set(sys.modules), sys.argv, torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
     sys.path.insert(0, str(script.parent))
     sys.argv = [str(script)]
     # The order of sums depends on the number of threads.
@@ -76,6 +77,7 @@ def _as_main(script: Path) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
         sys.argv = before
         _forget_accelerators()
         sys.path.remove(str(script.parent))

@@ -1,15 +1,14 @@
 """Facts that only some kinds of mismatches have: generators, loaders, traces, device maps, meta, parallel."""
 
 import ast
-import sys
 from types import FrameType
 from typing import Any
 
 from samedevice.model.diagnostic import Location
 from samedevice.model.scene import Action, Decision, Holder, Kind, Operand, Step
 from samedevice.program import bindings as b
-from samedevice.program.files import USER, kind_of
 from samedevice.program.frames import Spot, location_of, text_of, tree_of
+from samedevice.program.imported import imported_modules
 from samedevice.program.origins import Where, trace_value
 from samedevice.program.values import MISSING, evaluate_in, instance_dict
 from samedevice.virtual.holdings import Holdings
@@ -312,10 +311,8 @@ class Particulars:
         import torch
 
         found: dict[str, str] = {}
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if not isinstance(file, str) or kind_of(file) != USER:
-                continue
+        for name, module in imported_modules(self.users).items():
+            file = str(module.__file__)
             tree = tree_of(file)
             for variable, value in list(vars(module).items()):
                 if isinstance(value, torch.device) and tree is not None:
