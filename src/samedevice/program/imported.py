@@ -35,13 +35,17 @@ def _imports(tree: ast.AST, package: str) -> list[str]:
     names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                parts = alias.name.split(".")
-                names += [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             try:
                 base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             except (ImportError, ValueError):
                 continue  # a file that is run as a script has no package
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return names
+            names += [f"{base}.{alias.name}" for alias in node.names]
+    # A package is imported before what is in it.
+    return [name for whole in names for name in _and_packages(whole)]
+
+
+def _and_packages(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
