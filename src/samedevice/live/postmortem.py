@@ -1,7 +1,7 @@
 """The post mortem: an exception with its live frames, or a traceback's text, becomes a diagnostic."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from samedevice.live.scenes import CrashScene
 from samedevice.live.search import find_errors
 from samedevice.live.verdict import diagnose
 from samedevice.model.diagnostic import Diagnostic
+from samedevice.program.exceptions import chain
 from samedevice.torch_facts.messages import Match, match_message
 
 
@@ -29,7 +30,7 @@ class Autopsy:
 
 def explain_exception(exception: BaseException) -> Autopsy | None:
     """The device error in an exception or in what it was raised from; None when there is none."""
-    for current in _chain(exception):
+    for current in chain(exception):
         text = _text(current)
         if _is_wrapped(text):
             found = explain_text(text)
@@ -41,21 +42,6 @@ def explain_exception(exception: BaseException) -> Autopsy | None:
             continue
         return _from_live(current, match, text)
     return None
-
-
-def _chain(exception: BaseException) -> Iterator[BaseException]:
-    """The exception, what it was raised from, and members of groups."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [exception]
-    while pending:
-        current = pending.pop(0)
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        if isinstance(current, BaseExceptionGroup):
-            pending += current.exceptions
-        pending += [current.__cause__, None if current.__suppress_context__ else current.__context__]
 
 
 def _text(exception: BaseException) -> str:

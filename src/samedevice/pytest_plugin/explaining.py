@@ -5,12 +5,12 @@ lists and dicts only.
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.fix import Applicability, Fix
+from samedevice.program.exceptions import chain
 from samedevice.program.files import START
 from samedevice.report.excerpt import Files
 from samedevice.report.layout import Line, Span, wrap
@@ -31,14 +31,15 @@ def explanation_of(error: BaseException, gpus: int, width: int) -> dict[str, Any
         "lines": the explanation, each line as pairs of text and style;
         "cause": what tests that fail by the same mistake have in common (rule, severity, place, message).
     """
-    chain = list(_chain(error))
-    if not chain:
+    # A test that is about exceptions itself is left alone.
+    raised = list(chain(error, _inside, _tells_of_another))
+    if not raised:
         return None
-    for each in chain:
+    for each in raised:
         mistake = getattr(each, "samedevice_mistake", None)
         if mistake is not None:
             return _told(mistake.diagnostic, width)
-    for each in chain:
+    for each in raised:
         hint = _missing_gpu(each, gpus, width)
         if hint is not None:
             return {"lines": _plain(hint)}
@@ -59,22 +60,6 @@ def _post_mortem(error: BaseException, width: int) -> dict[str, Any] | None:
     while lines and not lines[0]:
         lines = lines[1:]
     return {"lines": _plain(lines)}
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and what it was raised from, unless the test is about exceptions itself."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        current = pending.pop(0)
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        if _tells_of_another(current):
-            continue
-        yield current
-        pending += _inside(current)
-        pending += [current.__cause__, None if current.__suppress_context__ else current.__context__]
 
 
 def _inside(error: BaseException) -> list[BaseException]:
