@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samedevice.model.fix import Edit, Fix
+from samedevice.model.fix import Fix
 from samedevice.rules import mending, mending_modules
 from samedevice.rules.sites import Site, Source
 from samedevice.source.edits import comments
-from samedevice.source.lines import LineIndex
 from samedevice.source.rewriting import EditError, edit_bytes
+from tests.source.undoing import undone
 
 #: what may stand between two tokens in parentheses
 GAPS = st.sampled_from(
@@ -59,19 +59,6 @@ def made(text: str, fix: Fix) -> str | None:
         return None
 
 
-def undone(text: str, new: str, fix: Fix) -> str:
-    """The text that the inverse edits give back."""
-    index, after, grown = LineIndex(text), LineIndex(new), 0
-    inverse = []
-    for edit in sorted(fix.edits):
-        start, end = index.offset(edit.start), index.offset(edit.end)
-        written = edit.new_text.replace("\r\n", "\n").replace("\n", "\r\n" if "\r\n" in text else "\n")
-        at = start + grown
-        inverse.append(Edit("a.py", after.point(at), after.point(at + len(written)), text[start:end]))
-        grown += len(written) - (end - start)
-    return edit_bytes("a.py", new.encode(), inverse).decode()
-
-
 def held(text: str, fixes: Iterator[Fix]) -> list[str]:
     """The texts that the fixes make, each held to what every edit promises."""
     found = []
@@ -81,7 +68,7 @@ def held(text: str, fixes: Iterator[Fix]) -> list[str]:
             continue
         ast.parse(new)
         assert sorted(comments(new)) == sorted(comments(text))
-        assert undone(text, new, fix) == text
+        assert undone("a.py", text, new, fix) == text
         lines = {n for e in fix.edits for n in range(e.start.line, e.end.line + 1)}
         old, shown = text.splitlines(), new.splitlines()
         assert old[: min(lines) - 1] == shown[: min(lines) - 1]

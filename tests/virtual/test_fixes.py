@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from samedevice.model.fix import Edit, Fix, Point
+from samedevice.model.fix import Fix, Point
 from samedevice.source.edits import comments
 from samedevice.source.lines import LineIndex
 from samedevice.source.rewriting import EditError, edit_bytes
+from tests.source.undoing import undone
 from tests.virtual.diagnosing import diagnosis
 
 pytestmark = pytest.mark.torch
@@ -160,19 +161,6 @@ def test_an_edit_touches_nothing_outside_its_range_and_keeps_comments(
         assert new.endswith(text[last:])
         assert new.count("\n") - new.count("\r\n") in (0, new.count("\n"))  # one kind of line end
         assert undone(str(script), text, new, fix) == text
-
-
-def undone(path: str, text: str, new: str, fix: Fix) -> str:
-    """The text that the inverse edits give back."""
-    index, after, grown = LineIndex(text), LineIndex(new), 0
-    inverse = []
-    for edit in sorted(fix.edits):
-        start, end = index.offset(edit.start), index.offset(edit.end)
-        written = edit.new_text.replace("\r\n", "\n").replace("\n", "\r\n" if "\r\n" in text else "\n")
-        at = start + grown
-        inverse.append(Edit(path, after.point(at), after.point(at + len(written)), text[start:end]))
-        grown += len(written) - (end - start)
-    return edit_bytes(path, new.encode(), inverse).decode()
 
 
 def test_points_are_counted_in_characters() -> None:
