@@ -12,6 +12,7 @@ from typing import Final
 
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.fix import Fix
+from samedevice.source.writing import write_atomically
 
 SUFFIX: Final = ".record"
 
@@ -114,18 +115,9 @@ def write(folder: str, name: str, record: ProcessRecord) -> None:
     if not make(folder):
         return  # no record is better than a program that dies of it
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
+        write_atomically(os.path.join(folder, name + SUFFIX), pickle.dumps(record), durable=False)
     except OSError:
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            pickle.dump(record, stream)
-        os.replace(temporary, os.path.join(folder, name + SUFFIX))
-    except OSError:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass  # the folder went away meanwhile
+        pass  # the disk is full, or the folder went away meanwhile
 
 
 def read(folder: str) -> list[ProcessRecord]:
