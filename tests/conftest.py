@@ -14,6 +14,9 @@ hypothesis.settings.load_profile("samedevice")
 #: the tests of the pytest plugin run pytest below pytest
 pytest_plugins = ["pytester"]
 
+# It asserts for the tests of all frameworks.
+pytest.register_assert_rewrite("tests.frameworks.running")
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

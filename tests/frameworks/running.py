@@ -49,6 +49,15 @@ def run(script: Path, gpus: int | None = None, *, exact: bool = False) -> Outcom
         return Outcome(printed.getvalue(), diagnoser.diagnostics(), variables)
 
 
+def assert_runs_as_on_the_cpu(example: str, gpus: int = 1) -> None:
+    """The example prints the numbers of the CPU on virtual GPUs, and nothing is found in it."""
+    script = EXAMPLES / f"{example}.py"
+    on_cpu, on_gpu = run(script), run(script, gpus)
+
+    assert on_gpu.printed == on_cpu.printed
+    assert on_gpu.diagnostics == []
+
+
 def found(source: str, folder: Path, gpus: int = 1) -> list[Diagnostic]:
     """The diagnostics of a program given as text."""
     script = folder / "program.py"

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,25 +14,14 @@ from accelerate.hooks import remove_hook_from_module
 from torch import nn
 
 from samedevice import virtual_gpus
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of
 
-pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def _no_chatter() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize(("example", "gpus"), [("loop", 1), ("loop", 2), ("offload", 1), ("offload", 2)])
 def test_the_example_prints_the_numbers_of_the_cpu_and_nothing_is_found(example: str, gpus: int) -> None:
-    script = EXAMPLES / f"accelerate_{example}.py"
-    on_cpu, on_gpu = run(script), run(script, gpus)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu(f"accelerate_{example}", gpus)
 
 
 NET = """

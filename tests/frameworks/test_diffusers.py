@@ -10,17 +10,13 @@ import diffusers
 import torch
 
 from samedevice import virtual_gpus
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of
 
 pytestmark = pytest.mark.torch
 
 
 def test_the_example_prints_the_numbers_of_the_cpu_and_nothing_is_found() -> None:
-    script = EXAMPLES / "diffusers_ddpm.py"
-    on_cpu, on_gpu = run(script), run(script, 1)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu("diffusers_ddpm")
 
 
 SCHEDULERS = """

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("lightning")
 
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import EXAMPLES, assert_runs_as_on_the_cpu, found, line_of
 
 pytestmark = pytest.mark.torch
 
@@ -34,11 +34,7 @@ def _no_chatter() -> Iterator[None]:
 
 @pytest.mark.parametrize("example", ["lightning_trainer", "lightning_fabric"])
 def test_an_example_prints_the_numbers_of_the_cpu_and_nothing_is_found(example: str) -> None:
-    script = EXAMPLES / f"{example}.py"
-    on_cpu, on_gpu = run(script), run(script, 1)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu(example)
 
 
 PROGRAM = """

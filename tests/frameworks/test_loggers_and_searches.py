@@ -1,23 +1,14 @@
 """tensorboard writers, progress bars and hyperparameter searches around a program on virtual GPUs."""
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of
 
-pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def _no_chatter() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize(
@@ -27,11 +18,7 @@ def _no_chatter() -> Iterator[None]:
 )
 def test_an_example_prints_the_numbers_of_the_cpu_and_nothing_is_found(example: str, package: str) -> None:
     pytest.importorskip(package)
-    script = EXAMPLES / f"{example}.py"
-    on_cpu, on_gpu = run(script), run(script, 1)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu(example)
 
 
 MISTAKES = {

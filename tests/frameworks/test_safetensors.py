@@ -11,17 +11,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from samedevice import virtual_gpus
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of
 
 pytestmark = pytest.mark.torch
 
 
 def test_the_example_prints_the_numbers_of_the_cpu_and_nothing_is_found() -> None:
-    script = EXAMPLES / "safetensors_files.py"
-    on_cpu, on_gpu = run(script), run(script, 1)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu("safetensors_files")
 
 
 def test_tensors_are_loaded_onto_the_gpu_that_is_asked_for(tmp_path: Path) -> None:

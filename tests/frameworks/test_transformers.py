@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from samedevice import virtual_gpus
-from tests.frameworks.running import EXAMPLES, found, line_of, run
+from tests.frameworks.running import EXAMPLES, assert_runs_as_on_the_cpu, found, line_of, run
 
 pytestmark = pytest.mark.torch
 
@@ -28,11 +28,7 @@ def _no_chatter() -> Iterator[None]:
 
 @pytest.mark.parametrize("example", ["trainer", "generate", "pipeline"])
 def test_the_example_prints_the_numbers_of_the_cpu_and_nothing_is_found(example: str) -> None:
-    script = EXAMPLES / f"transformers_{example}.py"
-    on_cpu, on_gpu = run(script), run(script, 1)
-
-    assert on_gpu.printed == on_cpu.printed
-    assert on_gpu.diagnostics == []
+    assert_runs_as_on_the_cpu(f"transformers_{example}")
 
 
 def test_a_model_spread_over_gpus_computes_what_it_computes_on_the_cpu() -> None:
