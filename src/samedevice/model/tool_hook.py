@@ -45,3 +45,8 @@ class ToolHook:
     attached: Step | None = None
     moved: Step | None = None
     operand: int | None = None
+
+    @property
+    def maker(self) -> str:
+        """What the reader knows it by: its package, for the program's own its name."""
+        return self.tool or self.name

@@ -79,20 +79,19 @@ class OffloadHookBypassed(Rule):
         return None
 
     def _bypassed(self, scene: Scene, hook: ToolHook) -> Recognition:
-        tool = hook.tool or hook.name
         where = scene.operands[hook.operand or 0].device
         if where == "meta":
-            state = f"`{hook.weight}` has no data here: {tool} offloaded it"
+            state = f"`{hook.weight}` has no data here: {hook.maker} offloaded it"
         elif hook.offloads:
-            state = f"`{hook.weight}` is on {where} here: {tool} offloaded it"
+            state = f"`{hook.weight}` is on {where} here: {hook.maker} offloaded it"
         else:
-            state = f"`{hook.weight}` is on {where}, where {tool} put it"
+            state = f"`{hook.weight}` is on {where}, where {hook.maker} put it"
         brings = f"to {hook.device}" if hook.offloads else f"the inputs to {hook.device}"
         return Recognition(
             message=f"{state}, and its hook brings {'it ' if hook.offloads else ''}{brings} only when `{hook.module}` is called",
             location=scene.raised,
             confidence=Confidence.CERTAIN if hook.offloads else Confidence.LIKELY,
-            evidence=story(scene, (hook.attached, f"{tool} hangs its hooks on the modules here")),
+            evidence=story(scene, (hook.attached, f"{hook.maker} hangs its hooks on the modules here")),
             help=f"Call `{hook.module}(…)` instead of using what is in it, or remove the hooks with "
             "`accelerate.hooks.remove_hook_from_module(model, recurse=True)`",
         )
@@ -103,13 +102,13 @@ class OffloadHookBypassed(Rule):
             return None
         text = short(moved.expression or moved.function)
         return Recognition(
-            message=f"`{text}` moves a model that {hook.tool or hook.name} has spread over devices: the hook of "
+            message=f"`{text}` moves a model that {hook.maker} has spread over devices: the hook of "
             f"`{hook.module}` still sends its inputs to {hook.device}",
             location=moved.location,
             confidence=Confidence.CERTAIN,
             evidence=story(
                 scene,
-                (hook.attached, f"{hook.tool or hook.name} hangs its hooks on the modules here"),
+                (hook.attached, f"{hook.maker} hangs its hooks on the modules here"),
                 (moved, f"the weights move to {moved.device} here, the hooks stay"),
             ),
             help="Leave the model where it was dispatched to, or remove the hooks first with "

@@ -90,14 +90,13 @@ class ToolHookLeft(Rule):
         moved = hook.moved
         if moved is None or moved.location is None:
             return None
-        tool = hook.tool or hook.name
         return Recognition(
-            message=f"a hook of {tool} is still on `{hook.module}`: it sends the inputs to {hook.device}, where the module no longer is",
+            message=f"a hook of {hook.maker} is still on `{hook.module}`: it sends the inputs to {hook.device}, where the module no longer is",
             location=moved.location,
             confidence=Confidence.CERTAIN,
             evidence=story(
                 scene,
-                (hook.attached, f"{tool} hangs its hooks on the modules here"),
+                (hook.attached, f"{hook.maker} hangs its hooks on the modules here"),
                 (moved, f"`{hook.module}` moves to {moved.device} here, its hook stays"),
             ),
             help=f"Remove the hook before the move: `accelerate.hooks.remove_hook_from_module({hook.module}, recurse=True)`",
