@@ -14,8 +14,6 @@ pytestmark = pytest.mark.torch
 
 #: known to be otherwise here
 MISSED = {
-    "a hook of a node returns gradients on the host": "a node's own `register_hook` is C++'s and cannot be watched",
-    "a hook before a node returns gradients on the host": "as above",
     "a recurrent cell's half input": "the CPU names another product of the cell first",
     "a softmax of integers": "kernels have names of their own",
     "a dropout of integers": "kernels have names of their own",

@@ -49,7 +49,7 @@ def resolve(spec: Any, machine: Machine) -> "int | torch.device":
         torch.AcceleratorError: there is no such GPU.
         RuntimeError, TypeError: the argument is no device (PyTorch's own error).
     """
-    if spec.__class__ is int:
+    if spec.__class__ is int and spec >= 0:
         return use_gpu(machine, spec)
     device = spec if spec.__class__ is torch.device else torch.device(spec)
     kind = device.type

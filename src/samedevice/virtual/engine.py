@@ -154,7 +154,7 @@ class Engine(Tagger):
             args, kwargs = generators.by_name(func, args, kwargs)
         if kwargs and kwargs.get("generator") is not None:
             where = state.target if state.target is not None else result_device
-            kwargs = self._generator(kwargs, state, where, generators.draws_nothing(func, args))
+            kwargs = self._generator(func, args, kwargs, state, where)
 
         if self.alert is not None and not state.quiet and result_device is not None and result_device >= 0:
             self.alert(func, args, kwargs)
@@ -209,15 +209,14 @@ class Engine(Tagger):
         return check.inner_device(call[0], tensors, device_index)
 
     def _generator(
-        self, kwargs: dict[str, Any], state: ThreadState, device: int | None, unused: bool
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: ThreadState, device: int | None
     ) -> dict[str, Any]:
         """Check that the generator fits the device; put in the one that numbers are drawn from."""
         claimed = generators.claimed(kwargs["generator"])
-        if not state.quiet and not unused:
+        if not state.quiet:
             if device is None or device in (UNSETTLED, META):
                 device = CPU
-            kind = "cuda" if device >= 0 else "cpu"
-            refusal = check.check_generator("cpu" if claimed is None else "cuda", kind)
+            refusal = generators.misfit(func, args, claimed is not None, device)
             if refusal is not None:
                 refusal.extra.setdefault("generator", kwargs["generator"])
                 refusal.common = device

@@ -3,10 +3,13 @@
 C++ compares the types of CPU tensors here and finds them the same, so the comparison is made around the hook.
 """
 
+import dis
 import functools
+import itertools
 import sys
 import weakref
 from collections.abc import Callable
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -73,7 +76,7 @@ class CheckedNodeHook:
 
 
 class WatchedNode:
-    """Stands for a node while a module's hooks are put on it."""
+    """Stands for a node of C++ while hooks are put on it: the methods of its type cannot be replaced."""
 
     def __init__(self, engine: "Engine", node: Any) -> None:
         self.engine = engine
@@ -81,6 +84,14 @@ class WatchedNode:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.node, name)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """As the node's."""
+        return tuple(
+            (None if node is None else WatchedNode(self.engine, node), index)
+            for node, index in self.node.next_functions
+        )
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """As the node's."""
@@ -144,13 +155,49 @@ def _expect(engine: "Engine", node: Any, wanted: int, got: int) -> None:
 def grad_fn(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tensor.grad_fn`: who asks for it to register a hook takes part in backward passes."""
     node = func(*args)
-    if node is not None and not engine.exact_backward:
-        frame = sys._getframe(1)
-        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("samedevice."):
-            frame = frame.f_back
-        if not _REGISTER.isdisjoint(frame.f_code.co_names):
-            engine.exact_backward = True
-    return node
+    if node is None:
+        return None
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("samedevice."):
+        frame = frame.f_back
+    if _REGISTER.isdisjoint(frame.f_code.co_names):
+        return node
+    engine.exact_backward = True
+    return WatchedNode(engine, node) if _is_hooked_at_once(frame.f_code, frame.f_lasti) else node
+
+
+@functools.lru_cache(maxsize=256)
+def _is_hooked_at_once(code: CodeType, lasti: int) -> bool:
+    """Whether an expression reads `grad_fn` for nothing but a hook: nobody keeps the node that it goes through.
+
+    It is `x.grad_fn.register_hook`, with `.next_functions[0][0]` in between as often as one likes.
+    """
+    following = itertools.dropwhile(lambda at: at.offset != lasti, dis.get_instructions(code))
+    read = next(following, None)
+    if read is None or read.opname != "LOAD_ATTR" or read.argval != "grad_fn":
+        return False
+    for instruction in following:
+        if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR"):
+            if instruction.argval in _REGISTER:
+                return True
+            if instruction.argval != "next_functions":
+                return False
+        elif instruction.opname not in ("LOAD_CONST", "BINARY_SUBSCR"):
+            return False
+    return False
+
+
+def _watch_python_nodes(patches: Patches, engine: "Engine", name: str) -> None:
+    """Nodes of `torch.autograd.Function` have a class of Python's."""
+    owner = torch.autograd.function.BackwardCFunction
+    register = getattr(owner, name)
+
+    @functools.wraps(register)
+    def registered(self: Any, hook: Callable[..., Any]) -> Any:
+        engine.exact_backward = True
+        return register(self, hook if isinstance(hook, CheckedNodeHook) else CheckedNodeHook(engine, hook))
+
+    patches.set(owner, name, registered)
 
 
 def install(patches: Patches, engine: "Engine") -> None:
@@ -171,6 +218,8 @@ def install(patches: Patches, engine: "Engine") -> None:
         return after(self, hook)
 
     patches.set(_Tensor, "register_post_accumulate_grad_hook", register_post_accumulate_grad_hook)
+    for name in _REGISTER:
+        _watch_python_nodes(patches, engine, name)
     module_hook = torch.utils.hooks.BackwardHook
     apply = module_hook._apply_on_tensors
 

@@ -4,6 +4,7 @@ A move is a real copy of an ordinary CPU tensor whose storage gets another tag. 
 differentiable, and its backward moves the gradient back.
 """
 
+import numbers
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,6 +146,11 @@ def to(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             dtype = first
         elif isinstance(first, _Tensor):
             other = first
+        elif first.__class__ not in _DEVICES and _is_scalar(first):
+            if rest and _names_dtype(rest[0]):
+                return func(*args, **kwargs)  # PyTorch's own TypeError
+            with torch._C.DisableTorchFunction():
+                other = _TO(torch.empty(0, device=REAL_CPU), first)
         else:
             device = first
             if rest and (rest[0] is None or _names_dtype(rest[0])):
@@ -174,6 +180,17 @@ _PYTHON_TYPES: Final[dict[Any, torch.dtype]] = {
     float: torch.float64,
     complex: torch.complex128,
 }
+
+
+#: what a device is mostly named by
+_DEVICES: Final = frozenset({str, int, torch.device})
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether PyTorch takes a number for a tensor of the CPU (`x.to(0.5)`), as it does all but integers."""
+    return isinstance(value, bool) or (
+        isinstance(value, numbers.Number) and not isinstance(value, numbers.Integral)
+    )
 
 
 def _names_dtype(value: Any) -> bool:

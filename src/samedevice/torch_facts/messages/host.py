@@ -68,6 +68,7 @@ FAMILIES = (
             wording("Expected a '{d2:device}' device type for generator but found '{d1:device}'", "Expected a 'cuda' device type for generator but found 'cpu'", "1.8"),
             wording("Expected a '{d2:device}' generator device but found '{d1:device}'", "Expected a 'cuda:0' generator device but found 'cpu'", "1.5", "1.7"),
             wording("Cannot generate a {d2:device} tensor from a generator of type {d1:device}.", "Cannot generate a cpu tensor from a generator of type cuda."),
+            wording("CUDA_tensor_apply2: Expected tensors to have CUDA DeviceType, but got tensors with type cpu and cpu", "CUDA_tensor_apply2: Expected tensors to have CUDA DeviceType, but got tensors with type cpu and cpu"),
             wording("RNG state must be a torch.ByteTensor", "RNG state must be a torch.ByteTensor", "1.0"),
         ),
         T("In a DataLoader with `shuffle=True` the generator is the sampler's own: then `torch.set_default_device` is the usual reason", "In einem DataLoader mit `shuffle=True` ist es der Generator des Samplers: dann ist `torch.set_default_device` der übliche Grund"),

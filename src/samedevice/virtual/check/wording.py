@@ -12,6 +12,9 @@ from samedevice.virtual.tags import META, device_name
 RELEASE: Final = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
 
 TOO_MANY_SCALARS: Final = "Trying to pass too many CPU scalars to non-CPU kernel!"
+CPU_IN_GPU_KERNEL: Final = (
+    "CUDA_tensor_apply2: Expected tensors to have CUDA DeviceType, but got tensors with type cpu and cpu"
+)
 
 
 def generated_check(argument: str, device: int, common: int, method: str) -> str:

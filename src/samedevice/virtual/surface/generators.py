@@ -15,8 +15,11 @@ from typing import Any, Final
 
 import torch
 
+from samedevice.virtual import check
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.refusal import Refusal
+from samedevice.virtual.tags import CPU
 
 _Generator: Any = torch._C.Generator
 
@@ -214,10 +217,32 @@ def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     return args[:position], {**kwargs, "generator": args[position]}
 
 
-def draws_nothing(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether an operation's result is empty: no kernel asks for its generator then, but poisson's."""
-    if func is torch.ops.aten.poisson.default:
-        return False
+#: operations whose kernel is CUDA's when the generator is a GPU's, wherever the tensors are
+_LED_BY_GENERATOR: Final = frozenset(
+    (
+        torch.ops.aten.poisson.default,
+        torch.ops.aten.binomial.default,
+        torch.ops.aten._standard_gamma.default,
+        torch.ops.aten._sample_dirichlet.default,
+    )
+)
+
+
+def misfit(func: Any, args: tuple[Any, ...], on_gpu: bool, device: int) -> Refusal | None:
+    """What CUDA says to a generator of a GPU (or of the CPU) for an operation on `device`."""
+    if func in _LED_BY_GENERATOR:
+        if on_gpu and device < 0:
+            # binomial's kernel does not look where its tensors are
+            if func is torch.ops.aten.binomial.default:
+                return None
+            return Refusal(RuntimeError, check.wording.CPU_IN_GPU_KERNEL, "generator", common=CPU)
+    elif _draws_nothing(func, args):
+        return None
+    return check.check_generator("cuda" if on_gpu else "cpu", "cuda" if device >= 0 else "cpu")
+
+
+def _draws_nothing(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether an operation's result is empty: most kernels do not ask for their generator then."""
     for value in args:
         if isinstance(value, torch.Tensor):
             return value.numel() == 0
