@@ -63,7 +63,7 @@ x.register_hook(lambda gradient: gradient.cpu())
     [
         (SCALER, "dtype-mismatch", 6, "GradScaler is given gradients of float16"),
         (NORM, "dtype-mismatch", 5, "`x`, `norm.weight` of float16 and float32 meet in `norm`"),
-        (CONVOLUTION, "dtype-mismatch", 4, "operands of float64 and float32 meet in"),
+        (CONVOLUTION, "dtype-mismatch", 4, "operands of float64 and float32 meet in `layer`"),
         (FILE, "load-without-map-location", 5, "asks for a device that this machine does not have"),
         (STATE, "load-without-map-location", 6, "`map_location` restores it on cuda:0"),
         (HOOK, "cpu-gradient", 4, "the gradient is on cpu, but the tensor it belongs to is on cuda:0"),

@@ -64,8 +64,11 @@ class DtypeMismatch(Rule):
             return None
         types = f"{', '.join(dtypes[:-1])} and {dtypes[-1]}"
         operands = ", ".join(f"`{operand.shown}`" for operand in scene.operands if operand.expression)
+        where = "here, where none is converted"
+        if scene.operator != "<module>":
+            where = f"in `{scene.operator}`, which converts none of them"
         return Recognition(
-            message=f"{operands or 'operands'} of {types} meet in `{scene.operator}`, which converts none of them",
+            message=f"{operands or 'operands'} of {types} meet {where}",
             location=scene.raised,
             confidence=Confidence.CERTAIN,
             evidence=story(scene),

@@ -14,6 +14,7 @@ from samedevice.program.files import USER, kind_of, shown
 from samedevice.program.frames import Spot, line_location
 from samedevice.program.values import is_tensor
 from samedevice.torch_facts.messages.catalogue import match_message
+from samedevice.virtual.scenes import operator_at
 from samedevice.virtual.steps import frame_fact, step_of_birth
 from samedevice.virtual.tags import device_index, device_name, tag_of
 
@@ -64,7 +65,7 @@ def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
         operands = _parameter(error.__traceback__)
     return Scene(
         kind=kind,
-        operator=spots[-1].function,
+        operator=operator_at(spots[-1]) or spots[-1].function,
         exception=type(error).__name__,
         message=message,
         raised=spots[-1].location,
