@@ -25,7 +25,7 @@ from samedevice.model.scene import (
     Scene,
 )
 from samedevice.program.files import PACKAGE
-from samedevice.program.frames import text_of
+from samedevice.program.frames import operator_of, text_of
 from samedevice.program.values import MISSING, is_module, is_tensor
 from samedevice.torch_facts.messages import Match
 
@@ -158,18 +158,8 @@ class CrashScene(Describer):
         return {}
 
     def _operator(self, point: Point) -> str:
-        node = point.node
-        if isinstance(node, ast.Call):
-            return text_of(node.func, point.file)
-        if isinstance(node, ast.BinOp):
-            return _SIGNS.get(type(node.op), "operator")
-        if isinstance(node, ast.AugAssign):
-            return _SIGNS.get(type(node.op), "operator") + "="
-        if isinstance(node, ast.Subscript):
-            return "indexing"
-        if isinstance(node, ast.Compare):
-            return "comparison"
-        return self.match.family.name
+        named = operator_of(point.node, point.file)
+        return self.match.family.name if named is None else named
 
     def leaf(self) -> Any:
         """The live layer of torch in which the call failed, MISSING when there is none."""
@@ -379,8 +369,3 @@ def _is_scalar(value: Any, parts: Sequence[Candidate]) -> bool:
 
 #: catalogue family -> family of the device rules, where rules ask for it
 _FAMILIES = {"numpy-conversion": "numpy", "lengths-on-host": "pack", "split-indices-on-host": "tensor-split"}
-
-_SIGNS: dict[type, str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Mod: "%",
-    ast.Pow: "**", ast.FloorDiv: "//", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-}  # fmt: skip

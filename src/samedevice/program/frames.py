@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, SimpleNamespace
+from typing import Final
 
 import executing
 
@@ -225,3 +226,24 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
 def spot_of(frame: FrameType) -> Spot:
     """Where the frame is now."""
     return Spot(frame.f_code, frame.f_lasti)
+
+
+_SIGNS: Final[dict[type, str]] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Mod: "%",
+    ast.Pow: "**", ast.FloorDiv: "//", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+
+
+def operator_of(node: ast.AST | None, filename: str) -> str | None:
+    """What an expression or statement calls, in the words of its line."""
+    if isinstance(node, ast.Call):
+        return text_of(node.func, filename)
+    if isinstance(node, ast.BinOp):
+        return _SIGNS.get(type(node.op), "operator")
+    if isinstance(node, ast.AugAssign):
+        return _SIGNS.get(type(node.op), "operator") + "="
+    if isinstance(node, ast.Subscript):
+        return "indexing"
+    if isinstance(node, ast.Compare):
+        return "comparison"
+    return None

@@ -11,10 +11,9 @@ from typing import Any, Final
 from samedevice.model.diagnostic import Location
 from samedevice.model.scene import Action, Holder, Kind, Operand, Scene, Step
 from samedevice.program.files import USER, kind_of, shown
-from samedevice.program.frames import Spot, line_location
+from samedevice.program.frames import Spot, line_location, operator_of
 from samedevice.program.values import is_tensor
 from samedevice.torch_facts.messages.catalogue import match_message
-from samedevice.virtual.scenes import operator_at
 from samedevice.virtual.steps import frame_fact, step_of_birth
 from samedevice.virtual.tags import device_index, device_name, tag_of
 
@@ -65,7 +64,7 @@ def scene_of_exception(error: BaseException, gpus: int) -> Scene | None:
         operands = _parameter(error.__traceback__)
     return Scene(
         kind=kind,
-        operator=operator_at(spots[-1]) or spots[-1].function,
+        operator=operator_of(spots[-1].node, spots[-1].filename) or spots[-1].function,
         exception=type(error).__name__,
         message=message,
         raised=spots[-1].location,

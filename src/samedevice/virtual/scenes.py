@@ -14,10 +14,10 @@ from samedevice.program.files import USER, kind_of, shown
 from samedevice.program.frames import (
     Spot,
     location_of,
+    operator_of,
     spot_of,
     stack,
     statement_of,
-    text_of,
 )
 from samedevice.program.values import is_tensor
 from samedevice.virtual.holdings import Holdings
@@ -134,7 +134,7 @@ class SceneBuilder:
 
     def _operator(self) -> str:
         """What was called, in the words of the user's line."""
-        return operator_at(self.spot) or self.refusal.family
+        return operator_of(self.spot.node, self.spot.filename) or self.refusal.family
 
     def _in_backward(self) -> bool:
         return any(f.f_code.co_name == "_engine_run_backward" for f in all_frames(self.inner))
@@ -287,34 +287,3 @@ def _without_repeats(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
     devices = {o.device for o in kept}
     kept += [o for o in operands[8:] if o.device not in devices][:1]
     return tuple(kept)
-
-
-def operator_at(spot: Spot) -> str | None:
-    """What is called at a place, in the words of its line."""
-    node = spot.node
-    if isinstance(node, ast.Call):
-        return text_of(node.func, spot.filename)
-    if isinstance(node, ast.BinOp):
-        return _SIGNS.get(type(node.op), "operator")
-    if isinstance(node, ast.AugAssign):
-        return _SIGNS.get(type(node.op), "operator") + "="
-    if isinstance(node, ast.Subscript):
-        return "indexing"
-    if isinstance(node, ast.Compare):
-        return "comparison"
-    return None
-
-
-_SIGNS: Final = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.MatMult: "@",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.FloorDiv: "//",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
