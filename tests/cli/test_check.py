@@ -213,7 +213,7 @@ def test_ctrl_c_shows_what_was_found_so_far(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         # A shell's background jobs ignore the signal, and hand that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads
     )
     assert process.stdout is not None
     while "ready" not in process.stdout.readline():
