@@ -6,9 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conformance import replay  # noqa: E402
-
 import samedevice  # noqa: E402
+from conformance import replay  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

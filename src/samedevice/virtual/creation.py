@@ -281,7 +281,8 @@ def new(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, An
             found = resolve(wanted, engine.machine)
             own = found if isinstance(found, int) else own
         result = func(*args, **{k: v for k, v in kwargs.items() if k != "device"})
-        if not isinstance(data, _Tensor):
+        # Of one dense tensor it is an alias, whose tag holds; of indices and values, a tensor of its own.
+        if not isinstance(data, _Tensor) or result.layout is not torch.strided:
             birth = Birth(own, Action.CREATED, "Tensor.new", here(2), (), False)
             set_tag(result, engine.new_tag(own, birth, result))
     return result
