@@ -1,6 +1,8 @@
 """What optimizers ask of C++: the groups of tensors that one fused or foreach call may take."""
 
+import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -70,3 +72,30 @@ def install(patches: Patches, engine: Any) -> None:
         "_get_foreach_kernels_supported_devices",
         lambda: [device for device in foreach_devices() if device != "cuda"],
     )
+    for name in ("_fused_adam_", "_fused_adamw_"):
+        patches.set(torch, name, _with_narrow_moments(engine, getattr(torch, name)))
+
+
+def _with_narrow_moments(engine: Any, real: Callable[..., Any]) -> Callable[..., Any]:
+    """CUDA's kernel computes float32 parameters with moments kept in bfloat16, which the CPU's refuses."""
+
+    @functools.wraps(real)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # parameters, gradients, two moments, the greatest second moment (empty without amsgrad), steps
+        if not engine.active or len(args) != 6 or not (args[0] and args[2]):
+            return real(*args, **kwargs)
+        if args[0][0].dtype is not torch.float32 or args[2][0].dtype is not torch.bfloat16:
+            return real(*args, **kwargs)
+        if engine.device_of(args[0][0]) == CPU:
+            return real(*args, **kwargs)
+        # one parameter at a time: copies of all the moments could be more than the GPU's memory
+        for position in range(len(args[0])):
+            one = [tensors[position : position + 1] for tensors in args]
+            wide = [[tensor.float() for tensor in tensors] for tensors in one[2:5]]
+            real(*one[:2], *wide, one[5], **kwargs)
+            for tensors, results in zip(one[2:5], wide, strict=True):
+                for tensor, result in zip(tensors, results, strict=True):
+                    tensor.copy_(result)
+        return None
+
+    return call
