@@ -129,6 +129,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("pytest", nargs=argparse.REMAINDER)
     options = parser.parse_args(words)
     checkout = options.checkout.resolve()
+    if not checkout.is_dir():
+        parser.error(f"no folder {options.checkout}: name a checkout of a project")
     with tempfile.TemporaryDirectory() as folder:
         kept = options.keep.resolve() if options.keep else Path(folder)
         kept.mkdir(exist_ok=True)

@@ -224,12 +224,19 @@ def main() -> int:
     parser.add_argument("--every-class", action="store_true", help="those that name no device too")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write each test's outcome")
     options = parser.parse_args()
+    missing = [file for file in options.files if not (options.tests / file).is_file()]
+    if missing:
+        parser.error(
+            f"no {', '.join(missing)} in {options.tests}: name `test/` of PyTorch's repository, and files of it"
+        )
     all_results: dict[str, dict[str, Result]] = {}
+    unreadable = False
     for file in options.files:
         try:
             all_results[file] = judge((options.tests / file).resolve(), options)
         except RuntimeError as error:
             print(error, file=sys.stderr)
+            unreadable = True
             continue
         if options.json:
             data = {
@@ -239,7 +246,8 @@ def main() -> int:
             options.json.write_text(json.dumps(data, indent=1))
     print(table(all_results))
     return int(
-        any(
+        unreadable
+        or any(
             r.column in ("ours", "crashed", "timed out")
             for results in all_results.values()
             for r in results.values()
