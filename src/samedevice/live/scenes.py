@@ -25,7 +25,7 @@ from samedevice.model.scene import (
     Scene,
 )
 from samedevice.program.files import PACKAGE
-from samedevice.program.frames import operator_of, text_of
+from samedevice.program.frames import late_move, operator_of, text_of
 from samedevice.program.values import MISSING, is_module, is_tensor
 from samedevice.torch_facts.messages import Match
 
@@ -135,27 +135,10 @@ class CrashScene(Describer):
 
     def _extra(self, kind: Kind, point: Point) -> dict[str, object]:
         """Facts of single rules: a traced graph, a device map, several choices of device, a late move."""
-        return {**program_facts(self, point), **self._moved_after(kind, point)}
-
-    def _moved_after(self, kind: Kind, point: Point) -> dict[str, object]:
-        """`table[index].to(device)`: the move comes after the indexing that needs it."""
-        node = point.node
-        if kind is not Kind.INDEX or not isinstance(node, ast.Subscript):
-            return {}
-        above = getattr(node, "parent", None)
-        while isinstance(above, (ast.Attribute, ast.Call)):
-            if (
-                isinstance(above, ast.Call)
-                and isinstance(above.func, ast.Attribute)
-                and above.func.attr in ("to", "cuda")
-            ):
-                given = ", ".join(text_of(a, point.file) for a in above.args)
-                return {
-                    "moved_after": text_of(above, point.file),
-                    "moved_before": f"{text_of(node.value, point.file)}.{above.func.attr}({given})[{text_of(node.slice, point.file)}]",
-                }
-            above = getattr(above, "parent", None)
-        return {}
+        facts = program_facts(self, point)
+        if kind is Kind.INDEX and isinstance(point.node, ast.Subscript):
+            facts.update(late_move(point.node, point.file))
+        return facts
 
     def _operator(self, point: Point) -> str:
         named = operator_of(point.node, point.file)

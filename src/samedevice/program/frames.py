@@ -247,3 +247,27 @@ def operator_of(node: ast.AST | None, filename: str) -> str | None:
     if isinstance(node, ast.Compare):
         return "comparison"
     return None
+
+
+def late_move(node: ast.Subscript, filename: str) -> dict[str, object]:
+    """`table[index].to(device)`: the move comes after the indexing that needs it.
+
+    Returns:
+        "moved_after", the whole expression, and "moved_before", the same with the move first; nothing where
+        no move follows.
+    """
+    above = getattr(node, "parent", None)
+    while isinstance(above, (ast.Attribute, ast.Call)):
+        if (
+            isinstance(above, ast.Call)
+            and isinstance(above.func, ast.Attribute)
+            and above.func.attr in ("to", "cuda")
+        ):
+            given = ", ".join(text_of(a, filename) for a in above.args)
+            table, index = text_of(node.value, filename), text_of(node.slice, filename)
+            return {
+                "moved_after": text_of(above, filename),
+                "moved_before": f"{table}.{above.func.attr}({given})[{index}]",
+            }
+        above = getattr(above, "parent", None)
+    return {}

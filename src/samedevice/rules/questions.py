@@ -1,7 +1,6 @@
 """Questions that several rules ask of a scene, and the sentences that several rules tell."""
 
 import ast
-from collections.abc import Iterable
 
 from samedevice.model.diagnostic import Evidence, Location
 from samedevice.model.scene import Action, Frame, Holder, Kind, ModuleFact, Operand, Scene, Step
@@ -255,8 +254,3 @@ def is_loss_call(scene: Scene) -> bool:
     if words in LOSSES or words.endswith("loss") or "criterion" in words:
         return True
     return any(word in scene.message for word in ("nll_loss", "_loss"))
-
-
-def in_call(frames: Iterable[Frame], function: str) -> Frame | None:
-    """The innermost frame of a function by name."""
-    return next((f for f in reversed(tuple(frames)) if f.function == function), None)

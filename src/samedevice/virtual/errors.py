@@ -28,14 +28,6 @@ def invalid_ordinal() -> BaseException:
     )
 
 
-def bad_fork() -> BaseException:
-    """CUDA work in a child forked after CUDA was used."""
-    return RuntimeError(
-        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
-        "multiprocessing, you must use the 'spawn' start method"
-    )
-
-
 def uninitialized() -> BaseException:
     """A CUDA call in a child forked after CUDA was used, on a tensor that came through the fork."""
     return cuda_error(

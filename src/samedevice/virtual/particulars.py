@@ -7,7 +7,7 @@ from typing import Any
 from samedevice.model.diagnostic import Location
 from samedevice.model.scene import Action, Decision, Holder, Kind, Operand, Step
 from samedevice.program import bindings as b
-from samedevice.program.frames import Spot, location_of, text_of, tree_of
+from samedevice.program.frames import Spot, late_move, location_of, text_of, tree_of
 from samedevice.program.imported import imported_modules
 from samedevice.program.origins import Where, trace_value
 from samedevice.program.values import MISSING, evaluate_in, instance_dict
@@ -63,7 +63,7 @@ class Particulars:
         if self.kind is Kind.DATA_PARALLEL:
             self._parallel(extra)
         if self.kind is Kind.INDEX and isinstance(node, ast.Subscript):
-            self._moved_after(extra, node)
+            extra.update(late_move(node, filename))
         if self.kind is Kind.GRADIENT:
             extra.update({k: v for k, v in self.refusal.extra.items() if isinstance(v, (str, int))})
         if len({o.device for o in operands if o.device.startswith("cuda")}) > 1:
@@ -287,24 +287,6 @@ class Particulars:
                 if made is not None:
                     extra["wrapped_at"] = step_of_event(made)
                 return
-
-    def _moved_after(self, extra: dict[str, object], node: ast.Subscript) -> None:
-        """`table[index].to(device)`: the move comes after the indexing that needs it."""
-        above = getattr(node, "parent", None)
-        while isinstance(above, (ast.Attribute, ast.Call)):
-            if (
-                isinstance(above, ast.Call)
-                and isinstance(above.func, ast.Attribute)
-                and above.func.attr in ("to", "cuda")
-            ):
-                extra["moved_after"] = text_of(above, self.spot.filename)
-                extra["moved_before"] = (
-                    f"{text_of(node.value, self.spot.filename)}.{above.func.attr}"
-                    f"({', '.join(text_of(a, self.spot.filename) for a in above.args)})"
-                    f"[{text_of(node.slice, self.spot.filename)}]"
-                )
-                return
-            above = getattr(above, "parent", None)
 
     def _device_names(self) -> dict[str, str]:
         """Module-level variables that hold a device, where they are set: "model.device" -> "cuda"."""
