@@ -1,4 +1,4 @@
-"""What all tests share: golden files."""
+"""What all tests share: golden files, and surroundings that are the same on every machine."""
 
 import os
 from collections.abc import Callable
@@ -10,6 +10,28 @@ import pytest
 # Machines are shared and noisy: how long one example takes says nothing.
 hypothesis.settings.register_profile("samedevice", deadline=None)
 hypothesis.settings.load_profile("samedevice")
+
+# What a shell or a CI service sets changes what programs print and do: pytest below pytest writes whole
+# messages where CI is set, torch counts the GPUs that are visible, a launcher's rank makes a process one of many.
+# The tests and all that they start see none of it.
+_OUTSIDE = {
+    *("BUILD_NUMBER", "CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS", "PYTHONWARNINGS"),
+    *(
+        "COLUMNS",
+        "FORCE_COLOR",
+        "LINES",
+        "NO_COLOR",
+        "PY_COLORS",
+        "TERM",
+        "TTY_COMPATIBLE",
+        "TTY_INTERACTIVE",
+    ),
+    *("CUDA_VISIBLE_DEVICES", "GROUP_RANK", "RANK", "WORLD_SIZE"),
+}
+_OUTSIDE_PREFIXES = ("LOCAL_", "MASTER_", "SAMEDEVICE_", "TORCHELASTIC_")
+for _name in list(os.environ):
+    if _name in _OUTSIDE or _name.startswith(_OUTSIDE_PREFIXES):
+        del os.environ[_name]
 
 #: the tests of the pytest plugin run pytest below pytest
 pytest_plugins = ["pytester"]

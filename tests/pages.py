@@ -55,7 +55,6 @@ def run(line: str, folder: Path) -> str:
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "80",
     }
-    environment.pop("FORCE_COLOR", None)
     done = subprocess.run(
         line,
         shell=True,
