@@ -44,6 +44,12 @@ PROGRAMS = {
         "\tdef forward(self, x):\n\t\treturn x + self.t\nM().to(device)(torch.ones(2, device=device))\n",
         '\t\tself.register_buffer("t", torch.ones(2), persistent=False)  # kept\n',
     ),
+    "a node's hook": (
+        HEAD + "def back(inputs, outputs):\n    return (inputs[0].cpu(), *inputs[1:])\n"
+        "x = torch.ones(2, device=device, requires_grad=True)\ny = x * 2\nnode = y.grad_fn\n"
+        "node.register_hook(back)\ny.sum().backward()\n",
+        "    return (inputs[0].to(inputs[0].device), *inputs[1:])\n",
+    ),
     "one-line suite": (
         HEAD + "def add(x): return x + torch.zeros(2)\nadd(torch.ones(2).to(device))\n",
         "def add(x): return x + torch.zeros(2, device=x.device)\n",

@@ -385,8 +385,21 @@ def gradient_on(site: Site | None, wanted: str | None) -> Iterator[Fix]:
     if lambdas:
         names = [a.arg for a in lambdas[0].args.args]
     grads = [n for n in names if "grad" in n] or names[-1:]
+    # Hooks of nodes and modules get tuples of gradients.
+    tuples = _elements_of(lambdas[0] if lambdas else function, names)
+    grads = list(tuples.values()) or grads
     for device in dict.fromkeys([*[f"{n}.device" for n in grads], *site.devices(wanted, follow=True)]):
         yield from on_call(site, site.node, device)
+
+
+def _elements_of(function: ast.AST | None, names: list[str]) -> dict[str, str]:
+    """The parameters that are subscripted in a function's body, each with the first element that is taken of it."""
+    found: dict[str, str] = {}
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+                found.setdefault(node.value.id, ast.unparse(node))
+    return found
 
 
 def on_call(site: Site, node: ast.expr, device: str) -> Iterator[Fix]:

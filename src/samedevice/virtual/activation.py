@@ -12,6 +12,7 @@ from samedevice.virtual import (
     children,
     creation,
     distributed,
+    edges,
     events,
     functions,
     gradients,
@@ -75,6 +76,7 @@ class Activation:
             functions.see_through_python_functions(self.patches)
             gradients.install(self.patches, self.engine)
             hooks.install(self.patches, self.engine)
+            edges.install(self.patches, self.engine)
             loaders.install(self.patches, self.engine, self.max_batches)
             events.install(self.patches, self.engine)
             callbacks.install(self.patches, self)

@@ -45,6 +45,13 @@ def install(patches: Patches, activation: "Activation") -> None:
         push(seeing_devices(activation, placing(activation, pack)), seeing_devices(activation, unpack))
 
     patches.set(autograd, "_push_saved_tensors_default_hooks", push_hooks)
+    register = autograd.SavedTensor.register_hooks
+
+    def register_hooks(self: Any, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        activation.engine.exact_backward = True
+        register(self, seeing_devices(activation, pack), seeing_devices(activation, unpack))
+
+    patches.set(autograd.SavedTensor, "register_hooks", register_hooks)
 
 
 def placing(activation: "Activation", pack: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from samedevice.virtual import check
+from samedevice.virtual import check, edges
 from samedevice.virtual.provenance import Birth
 from samedevice.virtual.tags import ATTRIBUTE, CPU, META, UNSETTLED, tag_of
 
@@ -195,5 +195,9 @@ def settle_gradients(engine: "Engine", inputs: Any, gradients: Any) -> None:
     """What `autograd.grad` returns: each gradient is where its tensor is."""
     with torch._C.DisableTorchFunction():
         for tensor, gradient in zip(inputs, gradients, strict=False):
-            if isinstance(gradient, _Tensor) and isinstance(tensor, _Tensor):
+            if not isinstance(gradient, _Tensor):
+                continue
+            if isinstance(tensor, _Tensor):
                 engine.settle_gradient(gradient, tensor)
+            elif edges.is_edge(tensor):
+                engine.settle_gradient_at(gradient, edges.device_of(tensor))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from samedevice.virtual import edges
 from samedevice.virtual.fast import settle_gradients
 from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
@@ -132,13 +133,21 @@ def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> Any:
     taken = list(gradients)
     with torch._C.DisableTorchFunction():
         for i, (output, gradient) in enumerate(zip(outputs, gradients, strict=False)):
-            if not isinstance(output, torch.Tensor) or not isinstance(gradient, torch.Tensor):
+            if not isinstance(gradient, torch.Tensor):
                 continue
-            wanted, got = device_index(output), device_index(gradient)
+            got = device_index(gradient)
+            operands: tuple[tuple[str, torch.Tensor, int], ...] = (("gradient", gradient, got),)
+            if edges.is_edge(output):
+                wanted, shape = edges.device_of(output), edges.shape_of(output)
+            elif isinstance(output, torch.Tensor):
+                wanted, shape = device_index(output), output.shape
+                operands = (("output", output, wanted), *operands)
+            else:
+                continue
             if got == UNSETTLED:
                 engine.settle(gradient, wanted)
             # The engine checks shapes first.
-            elif got == wanted or wanted == UNSETTLED or gradient.shape != output.shape:
+            elif got == wanted or wanted == UNSETTLED or gradient.shape != shape:
                 continue
             elif gradient.dim() == 0:
                 taken[i] = move(engine, gradient, wanted, "Tensor.backward")
@@ -149,9 +158,9 @@ def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> Any:
                         f"invalid gradient at index {i} - expected device {device_name(wanted)} "
                         f"but got {device_name(got)}",
                         "gradient",
-                        (("output", output, wanted), ("gradient", gradient, got)),
+                        operands,
                         wanted,
-                        1,
+                        len(operands) - 1,
                     )
                 )
                 engine.settle(gradient, wanted)

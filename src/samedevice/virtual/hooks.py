@@ -3,17 +3,14 @@
 C++ compares the types of CPU tensors here and finds them the same, so the comparison is made around the hook.
 """
 
-import dis
 import functools
-import itertools
-import sys
 import weakref
 from collections.abc import Callable
-from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from samedevice.virtual import edges
 from samedevice.virtual.check import wording
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 _Tensor: Final = torch.Tensor
 _Disable: Final = torch._C.DisableTorchFunction
-_REGISTER: Final = frozenset({"register_hook", "register_prehook"})
 #: nodes that send the gradient back to where the tensor came from, wherever it is
 _MOVES: Final = ("ToCopyBackward0", "CopyBackwards", "CopyBackward0")
 
@@ -66,40 +62,21 @@ class CheckedNodeHook:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.hook, name)
 
-    def __call__(self, gradients: Any, *more: Any) -> Any:
-        results = self.hook(gradients, *more)
-        if self.engine.active and isinstance(results, tuple):
-            for gradient, result in zip(gradients, results, strict=False):
-                if isinstance(gradient, _Tensor) and isinstance(result, _Tensor):
-                    check_result(self.engine, gradient, result, self.hook)
+    def __call__(self, gradients: Any, *outputs: Any) -> Any:
+        results = self.hook(gradients, *outputs)
+        if not self.engine.active or not isinstance(results, tuple):
+            return results
+        for index, (gradient, result) in enumerate(zip(gradients, results, strict=False)):
+            if not isinstance(gradient, _Tensor) or not isinstance(result, _Tensor) or result is gradient:
+                continue
+            before, after = check_result(self.engine, gradient, result, self.hook)
+            if before != after:
+                with _Disable():
+                    node = torch._C._current_autograd_node()
+                    # What the node has computed goes to the next one; what it was given, it takes itself.
+                    taker = node.next_functions[index][0] if outputs and node is not None else node
+                    _expect(self.engine, taker, before, after)
         return results
-
-
-class WatchedNode:
-    """Stands for a node of C++ while hooks are put on it: the methods of its type cannot be replaced."""
-
-    def __init__(self, engine: "Engine", node: Any) -> None:
-        self.engine = engine
-        self.node = node
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.node, name)
-
-    @property
-    def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """As the node's."""
-        return tuple(
-            (None if node is None else WatchedNode(self.engine, node), index)
-            for node, index in self.node.next_functions
-        )
-
-    def register_hook(self, hook: Callable[..., Any]) -> Any:
-        """As the node's."""
-        return self.node.register_hook(CheckedNodeHook(self.engine, hook))
-
-    def register_prehook(self, hook: Callable[..., Any]) -> Any:
-        """As the node's."""
-        return self.node.register_prehook(CheckedNodeHook(self.engine, hook))
 
 
 def check_result(
@@ -153,51 +130,12 @@ def _expect(engine: "Engine", node: Any, wanted: int, got: int) -> None:
 
 
 def grad_fn(engine: "Engine", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`Tensor.grad_fn`: who asks for it to register a hook takes part in backward passes."""
+    """`Tensor.grad_fn`: an edge to the node may be made from it, and a gradient be given for that."""
     node = func(*args)
-    if node is None:
-        return None
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("samedevice."):
-        frame = frame.f_back
-    if _REGISTER.isdisjoint(frame.f_code.co_names):
-        return node
-    engine.exact_backward = True
-    return WatchedNode(engine, node) if _is_hooked_at_once(frame.f_code, frame.f_lasti) else node
-
-
-@functools.lru_cache(maxsize=256)
-def _is_hooked_at_once(code: CodeType, lasti: int) -> bool:
-    """Whether an expression reads `grad_fn` for nothing but a hook: nobody keeps the node that it goes through.
-
-    It is `x.grad_fn.register_hook`, with `.next_functions[0][0]` in between as often as one likes.
-    """
-    following = itertools.dropwhile(lambda at: at.offset != lasti, dis.get_instructions(code))
-    read = next(following, None)
-    if read is None or read.opname != "LOAD_ATTR" or read.argval != "grad_fn":
-        return False
-    for instruction in following:
-        if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR"):
-            if instruction.argval in _REGISTER:
-                return True
-            if instruction.argval != "next_functions":
-                return False
-        elif instruction.opname not in ("LOAD_CONST", "BINARY_SUBSCR"):
-            return False
-    return False
-
-
-def _watch_python_nodes(patches: Patches, engine: "Engine", name: str) -> None:
-    """Nodes of `torch.autograd.Function` have a class of Python's."""
-    owner = torch.autograd.function.BackwardCFunction
-    register = getattr(owner, name)
-
-    @functools.wraps(register)
-    def registered(self: Any, hook: Callable[..., Any]) -> Any:
-        engine.exact_backward = True
-        return register(self, hook if isinstance(hook, CheckedNodeHook) else CheckedNodeHook(engine, hook))
-
-    patches.set(owner, name, registered)
+    if node is not None:
+        with _Disable():
+            edges.remember(node, args[0].output_nr, engine.device_of(args[0]))
+    return node
 
 
 def install(patches: Patches, engine: "Engine") -> None:
@@ -218,15 +156,16 @@ def install(patches: Patches, engine: "Engine") -> None:
         return after(self, hook)
 
     patches.set(_Tensor, "register_post_accumulate_grad_hook", register_post_accumulate_grad_hook)
-    for name in _REGISTER:
-        _watch_python_nodes(patches, engine, name)
-    module_hook = torch.utils.hooks.BackwardHook
-    apply = module_hook._apply_on_tensors
+    # C++ asks this one for every hook that is put on a node, however the program came by the node.
+    on_node = torch.autograd.Function._register_hook
 
-    def apply_on_tensors(self: Any, fn: Callable[[Any], None], args: Any) -> Any:
-        return apply(self, lambda node: fn(WatchedNode(engine, node)), args)
+    def register_node_hook(known: Any, hook: Callable[..., Any]) -> Any:
+        if not str(getattr(hook, "__module__", "")).startswith("samedevice."):
+            engine.exact_backward = True
+            hook = CheckedNodeHook(engine, hook)
+        return on_node(known, hook)
 
-    patches.set(module_hook, "_apply_on_tensors", apply_on_tensors)
+    patches.set(torch.autograd.Function, "_register_hook", staticmethod(register_node_hook))
 
 
 TABLE: Final = {_Tensor.grad_fn.__get__: grad_fn}
