@@ -9,6 +9,8 @@ from launched import ENVIRONMENT, INSTALLED, check, found
 
 pytest.importorskip("torch")
 
+from samedevice.processes import standing
+
 pytestmark = pytest.mark.torch
 
 PROGRAM = """\
@@ -189,3 +191,48 @@ def test_children_raise_or_report_as_their_parent_and_only_within_the_block(tmp_
     ], done.stderr
     assert done.returncode == 0
     assert not [name for name in os.listdir(tmp_path) if name.startswith("samedevice")]
+
+
+HANGS = """\
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        if i:
+            time.sleep(600)
+        return torch.ones(1)
+
+
+def pooled(number):
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        future = pool.submit(pooled, 1)
+        for batch in DataLoader(Slow(), num_workers=2):
+            future.done()
+"""
+
+
+@pytest.mark.skipif(standing.SIGNAL is None, reason="there are no real-time signals here")
+def test_children_that_hang_tell_where_they_stood_when_time_is_up(tmp_path):
+    (tmp_path / "hangs.py").write_text(HANGS)
+    done, report = check(tmp_path, "--time-limit", "4", "hangs.py")
+    *places, ended = report["notes"]
+
+    assert [(place.split("`")[0], place.partition(" was stopped at ")[2]) for place in places] == [
+        ("process ", "hangs.py:20, `time.sleep(600)`"),
+        ("process ", "hangs.py:15, `time.sleep(600)`"),
+    ]
+    assert ended == "processes of the program that still ran were ended: 3"
+    assert (done.returncode, report["summary"]["program"]) == (0, "stopped after 4 s"), done.stderr

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from samedevice.cli import Parser
 from samedevice.cli.audits import Audits, add_options
+from samedevice.cli.ending import end_processes
 from samedevice.cli.membership import Member, member_of
 from samedevice.cli.output import check_writable, write_report
 from samedevice.model.errors import UserError
@@ -271,14 +272,12 @@ def check(program: Program, options: argparse.Namespace) -> int:
         with (
             _progress(engine, diagnoser, started, options),
             audits.watching(),
-            _stopping(options.time_limit, member),
+            _stopping(options.time_limit, member, engine),
         ):
             ending = run(prepared)
             ended_at = time.time()
             if os.getpid() != owner:
                 _leave_copy(engine, ending)
-            if isinstance(ending.exception, TimeUp) and (ended := _end_processes()):
-                engine.session.note(f"processes of the program that still ran were ended: {ended}")
             try:
                 finish(ending)
             except (KeyboardInterrupt, TimeUp, Ended) as error:
@@ -330,16 +329,6 @@ def _report(
     """The report of all ranks, by the last one to end."""
     outcome = replace(outcome, seconds=time.monotonic() - started)
     write_report(outcome, options.format, output, root=root)
-
-
-def _end_processes() -> int:
-    """End what `multiprocessing` has started: the end of the program would wait for it. Returns how many."""
-    if "multiprocessing" not in sys.modules:
-        return 0
-    running = sys.modules["multiprocessing"].active_children()
-    for process in running:
-        process.terminate()
-    return len(running)
 
 
 def _leave_copy(engine: Any, ending: Ending) -> NoReturn:
@@ -421,15 +410,23 @@ def _gpu_hint(error: BaseException | None, gpus: int) -> str | None:
     return None
 
 
-def _stopping(limit: float | None, member: Member | None) -> AbstractContextManager[None]:
+def _stopping(limit: float | None, member: Member | None, engine: Any) -> AbstractContextManager[None]:
     """What stops the program: the time limit, and for a rank its launcher too."""
+    if limit is not None:
+        engine.children.tell_where_they_stand()
+
+    def time_up() -> TimeUp:
+        # Before the program unwinds: a `with` that it is in may wait for them.
+        end_processes(engine)
+        return TimeUp()
+
     if member is None:
-        return _time_limit(limit)
-    return member.watching(limit, TimeUp)
+        return _time_limit(limit, time_up)
+    return member.watching(limit, time_up)
 
 
 @contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
+def _time_limit(seconds: float | None, time_up: Callable[[], BaseException] = TimeUp) -> Iterator[None]:
     if seconds is None:
         yield
         return
@@ -437,7 +434,7 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
         raise UserError("`--time-limit` needs a system with interval timers (not Windows)")
 
     def up(number: int, frame: FrameType | None) -> None:
-        raise TimeUp
+        raise time_up()
 
     before = signal.signal(signal.SIGALRM, up)
     signal.setitimer(signal.ITIMER_REAL, seconds)

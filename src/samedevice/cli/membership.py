@@ -65,7 +65,7 @@ class Member:
         reporter.adopt(self.name, self.record)
 
     @contextmanager
-    def watching(self, limit: float | None, time_up: type[BaseException]) -> Iterator[None]:
+    def watching(self, limit: float | None, time_up: Callable[[], BaseException]) -> Iterator[None]:
         """While the program runs: it can be stopped wherever it is."""
         self.limit = limit
         self.reporter.write(begun=time.time())

@@ -17,6 +17,7 @@ class Settings:
         folder: where it leaves what it finds; None when nobody reads it.
         owner: the process that reads it and takes it away; 0 when that is somebody else's business.
         start: the folder that relative paths of the report start from.
+        standing: it may be asked where it stands.
     """
 
     count: int = 1
@@ -27,6 +28,7 @@ class Settings:
     folder: str | None = None
     owner: int = 0
     start: str | None = None
+    standing: bool = False
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))

@@ -32,7 +32,7 @@ class Watch:
     """Watches over the main thread of a rank.
 
     Args:
-        time_up: the exception that the time limit raises.
+        time_up: makes the exception that the time limit raises, when it is raised.
         deadline: when time is up, in seconds of the system's clock; None while that is not known. It is
             asked again each time, because all ranks have one deadline.
         noted: called with "time", "ended" or "interrupted" in the thread, before anything is stopped.
@@ -41,7 +41,7 @@ class Watch:
 
     def __init__(
         self,
-        time_up: type[BaseException],
+        time_up: Callable[[], BaseException],
         deadline: Callable[[], float | None] | None,
         noted: Callable[[str, FrameType | None], None],
         force: Callable[[str], None],
@@ -127,7 +127,7 @@ class Watch:
         raise Ended
 
     def _time_is_up(self, number: int, frame: FrameType | None) -> None:
-        raise self.time_up
+        raise self.time_up()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from samedevice.model.fix import Fix
 from samedevice.processes import record as records
+from samedevice.processes import standing
 from samedevice.processes.merging import merged
 from samedevice.processes.record import Finding, ProcessRecord
 from samedevice.processes.settings import VARIABLE, Settings
@@ -117,6 +118,7 @@ class Children:
     Attributes:
         folder: where they leave their records; None when nobody is told of mismatches.
         reporter: writes this process's own record; None in the process that reports.
+        standing: they may be asked where they stand.
         collected: records of a folder that has been taken away.
     """
 
@@ -127,6 +129,7 @@ class Children:
         self.given = folder
         self.folder = folder
         self.reporter: Reporter | None = None
+        self.standing = False
         self.collected: list[ProcessRecord] = []
         self._had_server = False
         #: the process that reads the folder
@@ -161,6 +164,11 @@ class Children:
         self.count = self.activation.machine.count
         os.environ[VARIABLE] = str(self.settings())
 
+    def tell_where_they_stand(self) -> None:
+        """Let processes that are started from now on answer `standing.ask`."""
+        self.standing = self.folder is not None
+        self.refresh()
+
     def settings(self) -> Settings:
         """What a child needs to know now."""
         engine, machine = self.engine, self.activation.machine
@@ -173,6 +181,7 @@ class Children:
             folder=self.folder,
             owner=self.reader,
             start=files.START,
+            standing=self.standing,
         )
 
     def leave(self) -> None:
@@ -209,6 +218,8 @@ class Children:
             machine.pid = os.getpid()
         if self.folder is None or self.engine.diagnoser is None:
             return
+        if self.standing:
+            standing.answer(self.folder)
         if self.reporter is not None:
             self.engine.diagnoser = self.reporter.inner
         for mistake in getattr(self.engine.diagnoser, "mistakes", {}).values():
@@ -311,6 +322,9 @@ def enter_inherited(settings: Settings) -> None:
         settings.folder,
     )
     activation.children.reader = settings.owner
+    activation.children.standing = settings.standing
+    if settings.standing and settings.folder is not None:
+        standing.answer(settings.folder)
     activation.inherited = True
     activation.enter()
     util.Finalize(None, _end, args=(activation,), exitpriority=LAST)
