@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import subprocess
 import sys
 
@@ -351,7 +352,11 @@ print([name for name in heavy if name in sys.modules])
 def test_a_reader_that_goes_away_is_no_error(project):
     root = project(a="x = (\n")
     done = subprocess.run(
-        f"{sys.executable} -m samedevice lint | true", shell=True, cwd=root, capture_output=True, check=False
+        f"{shlex.quote(sys.executable)} -m samedevice lint | true",
+        shell=True,
+        cwd=root,
+        capture_output=True,
+        check=False,
     )
 
     assert done.stderr == b""

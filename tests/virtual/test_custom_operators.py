@@ -18,9 +18,11 @@ LIBRARY.define("both(Tensor x) -> Tensor")
 LIBRARY.define("gpu(Tensor x) -> Tensor")
 LIBRARY.define("shapes(Tensor x, int size) -> (Tensor, Tensor[])")
 LIBRARY.define("nothing(Tensor x) -> Tensor")
+LIBRARY.define("spaced(Tensor x) -> Tensor")
 LIBRARY.impl("both", lambda x: x * 2, "CPU")
 LIBRARY.impl("both", lambda x: x * 3, "CUDA")
 LIBRARY.impl("gpu", lambda x: x + torch.ones(2), "CUDA")
+exec(compile('LIBRARY.impl("spaced", lambda x: x * 5, "CUDA")', "/my work/kernels.py", "exec"))
 torch.library.register_fake(
     "samedevice_test_kernels::shapes",
     lambda x, size: (x.new_empty(size, dtype=torch.int64), [torch.empty_like(x)]),
@@ -66,6 +68,10 @@ def test_a_kernel_in_python_for_cuda_is_the_one_that_runs(gpus: Any) -> None:
         OPS.gpu(x)
     with pytest.raises(NotImplementedError, match="arguments from the 'CPU' backend"):
         OPS.gpu(x.cpu())
+
+
+def test_a_kernel_in_python_may_stand_in_a_folder_with_a_space(gpus: Any) -> None:
+    assert OPS.spaced(torch.ones(2, device="cuda")).tolist() == [5, 5]
 
 
 def test_an_operator_for_the_host_alone_is_refused_on_a_gpu(gpus: Any) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from samedevice._version import __version__
@@ -36,6 +37,14 @@ TRUSTED = ("samedevice.model.", "samedevice.source.suppressions", "samedevice.li
 Stamp = tuple[int, int, int]
 #: (root, only package) of a project
 Root = tuple[str, str | None]
+
+
+class Pickler(pickle.Pickler):
+    """Writes records of ours for `Unpickler`."""
+
+    def reducer_override(self, value: object) -> Any:
+        """An enumeration's member by its value: Python 3.11.0 to 3.11.2 would fetch it with `getattr`."""
+        return (type(value), (value.value,)) if isinstance(value, Enum) else NotImplemented
 
 
 class Unpickler(pickle.Unpickler):
@@ -201,7 +210,9 @@ def load_cache(file: str) -> Cache:
 
 def dumps(examined: Examined) -> bytes:
     """One result as bytes."""
-    return pickle.dumps(examined, protocol=5)
+    written = io.BytesIO()
+    Pickler(written, protocol=5).dump(examined)
+    return written.getvalue()
 
 
 def loads(data: bytes) -> Examined:

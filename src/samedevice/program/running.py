@@ -126,7 +126,8 @@ def _compile(source: bytes, filename: str, shown: str) -> CodeType:
     except SyntaxError as error:
         raise UserError(_syntax_message(error, shown)) from None
     except ValueError as error:
-        raise UserError(f"`{shown}` is not Python: {error}") from None
+        # Null bytes; a SyntaxError only since Python 3.11.4.
+        raise UserError(f"`{shown}` is not valid Python: {error}") from None
 
 
 def _syntax_message(error: SyntaxError, shown: str) -> str:

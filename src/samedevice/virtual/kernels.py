@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Tensor: Final = torch.Tensor
 _CONVOLUTION: Final = torch.ops.aten.convolution.default
-_CUDA_KERNEL: Final = re.compile(r"^CUDA(?:\[alias\])?: registered at (\S+):\d+ :: ", re.MULTILINE)
+_CUDA_KERNEL: Final = re.compile(r"^CUDA(?:\[alias\])?: registered at (.+):\d+ :: ", re.MULTILINE)
 _CUDA_KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 _has_kernel: Final = torch._C._dispatch_has_computed_kernel_for_dispatch_key
 #: packages whose code runs on a GPU
