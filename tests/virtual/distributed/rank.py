@@ -168,6 +168,28 @@ def mistaken(rank: int) -> list[Any]:
     return [x.tolist(), count.tolist()]
 
 
+def exchanged(rank: int) -> list[Any]:
+    """The ranks exchange their GPUs, all in the same collective, and go back again."""
+    found = []
+    for device in (rank, 1 - rank, rank):
+        x = torch.ones(2, device=f"cuda:{device}")
+        dist.all_reduce(x)
+        found.append(x.tolist())
+        with torch.cuda.device(device):
+            dist.barrier()
+    return found
+
+
+def strayed(rank: int) -> list[Any]:
+    """Rank 1 works on rank 0's GPU for once, and rank 0 does not make room for it."""
+    x = torch.ones(2, device=f"cuda:{rank}")
+    dist.all_reduce(x)
+    count = torch.ones(2, device="cuda:0")
+    dist.all_reduce(count)
+    dist.all_reduce(x)
+    return [x.tolist(), count.tolist()]
+
+
 def on_cpu(rank: int) -> list[Any]:
     return [with_ddp(rank, "cpu", None), with_fsdp(rank, "cpu"), with_messages(rank, "cpu")]
 
@@ -200,6 +222,10 @@ def main(rank: int, folder: Path) -> None:
             found[tier] = run("nccl", rank, folder, lambda: on_gpus(rank), tier)
     with virtual_gpus(WORLD, "report") as engine:
         found["mistaken"] = run("nccl", rank, folder, lambda: mistaken(rank), "mistaken")
+    for name, work in (("exchanged", exchanged), ("strayed", strayed)):
+        with virtual_gpus(WORLD, "report") as engine_of_two:
+            done = run("nccl", rank, folder, lambda work=work: work(rank), name)
+        found[name] = [done, *(d.message for d in engine_of_two.diagnostics())]
     found["diagnostics"] = [(d.rule, d.message, d.fix.title if d.fix else None) for d in engine.diagnostics()]
     with virtual_gpus(WORLD):
 

@@ -70,6 +70,17 @@ def test_all_ranks_report_their_mistakes_and_go_on_together(ranks):
     assert messages[1][2].startswith("`torch.ones(2)")
 
 
+def test_ranks_may_exchange_their_gpus_when_all_do(ranks):
+    for found in ranks:
+        assert found["exchanged"] == [[[2.0, 2.0]] * 3]
+
+
+def test_a_rank_that_works_on_anothers_gpu_alone_is_told(ranks):
+    assert [found["strayed"][0] for found in ranks] == [[[4.0, 4.0], [2.0, 2.0]]] * 2
+    assert ranks[0]["strayed"][1:] == []
+    assert ranks[1]["strayed"][1:] == ["`count` is on cuda:0, but this process's GPU is cuda:1"]
+
+
 def test_ranks_that_share_a_gpu_are_refused_in_nccls_words(ranks):
     shared = (
         "Multiple Ranks are using the same GPU/Partition"

@@ -45,6 +45,7 @@ class Operands:
         paired: (role, list) whose tensors must have the type of the first input or output.
         point_to_point: a send or receive.
         nested: names of arguments that are lists of lists, which the dispatcher does not look into.
+        rooted: a rank may be through before the others have begun.
     """
 
     inputs: tuple[tuple[str, torch.Tensor], ...]
@@ -54,6 +55,22 @@ class Operands:
     paired: tuple[str, torch.Tensor, tuple[torch.Tensor, ...]] | None = None
     point_to_point: bool = False
     nested: str = ""
+    rooted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A further communicator that this rank forms on a GPU which another rank has used so far.
+
+    Attributes:
+        number: which one of the group's communicators it is.
+        decided: whether the collective tells what the other ranks do.
+    """
+
+    number: int
+    device: int
+    places: tuple[Place, ...]
+    decided: bool
 
 
 class Judge:
@@ -197,7 +214,7 @@ class Judge:
                 text = "CUDA error: an illegal memory access was encountered\n"
                 return self._stepped_over(backend, group, torch._C.AcceleratorError, text, places, wanted, i)
         if first_device >= 0:
-            self.join(backend, first_device, group, places, operands.point_to_point)
+            self.join(backend, first_device, group, places, operands.point_to_point, operands.rooted)
         return None
 
     def _stepped_over(
@@ -222,8 +239,14 @@ class Judge:
         group: Any,
         places: Sequence[Place] = (),
         point_to_point: bool = False,
+        rooted: bool = False,
     ) -> None:
-        """Form the communicator of a GPU, as the first collective on it does; `device` None: not known."""
+        """Form the communicator of a GPU, as the first collective on it does; `device` None: not known.
+
+        NCCL numbers a group's communicators and each rank waits for all others to form the one of the same
+        number. So ranks may exchange their GPUs when all do it in the same collective, and whether they do is
+        known when that is through (`decide`).
+        """
         if device is not None and device in backend.used:
             return
         bound = None if isinstance(group, str) else group.bound_device_id
@@ -243,9 +266,37 @@ class Judge:
                 assert device is not None
                 text = _sharing_text(backend.rank(), sharing[0], device)
                 device = self._on_own_gpu(backend, device, text, places, sharing)
+        elif device is not None and not point_to_point:
+            number = len(backend.used)
+            backend.store.set(f"samedevice/{number}/{backend.rank()}", self.physical(device))
+            if self._sharing(backend, device):
+                backend.claim = Claim(number, device, tuple(places), not rooted)
+                return
         elif device is not None and self._sharing(backend, device):
-            device = self._on_own_gpu(backend, device, _waiting_text(backend, device), places, [])
+            return  # the two may have exchanged their GPUs
         if device is not None and device not in backend.used:
+            backend.used.append(device)
+
+    def decide(self, backend: "ProcessGroupNCCL", work: Any) -> None:
+        """Whether all ranks have formed the communicator that this one has, now that the collective is under way.
+
+        Raises:
+            DistBackendError: they have not (`on_mismatch="raise"`).
+        """
+        claim, backend.claim = backend.claim, None
+        if claim is None:
+            return
+        try:
+            if claim.decided:
+                work.wait()
+            keys = [f"samedevice/{claim.number}/{rank}" for rank in range(backend.size())]
+            formed = not claim.decided or backend.store.check(keys)
+        except RuntimeError:
+            formed = True  # a rank is gone: nobody knows
+        device = claim.device
+        if not formed:
+            device = self._on_own_gpu(backend, device, _waiting_text(backend, device), claim.places, [])
+        if device not in backend.used:
             backend.used.append(device)
 
     def _on_own_gpu(

@@ -82,6 +82,8 @@ class Collectives:
             work = transfer(backend)
             if finish is not None:
                 work = after(work, finish, [t for _, t in operands.outputs or operands.inputs])
+        if getattr(backend, "claim", None) is not None:
+            self.judge.decide(backend, work)
         if getattr(backend, "coalesced", None) is not None:
             backend.coalesced.append(work)
         return work.boxed()
@@ -111,7 +113,9 @@ class Collectives:
         use_gpu(self.engine.machine, device)
         self.judge.join(backend, device, group)
         with self.engine.undisturbed():
-            return backend.barrier(options or c10d.BarrierOptions())
+            work = backend.barrier(options or c10d.BarrierOptions())
+        self.judge.decide(backend, work)
+        return work
 
     # -- the operators -----------------------------------------------------------------------------------
 
@@ -148,7 +152,8 @@ class Collectives:
         options = _options(c10d.BroadcastOptions, timeout, async_op, rootRank=root, rootTensor=root_tensor)
         named = _named("tensor", tensors)
         carried = _carried(tensors)
-        work = self._run(group, Operands(named, (), named), lambda b: b.broadcast(carried, options))
+        operands = Operands(named, (), named, rooted=True)
+        work = self._run(group, operands, lambda b: b.broadcast(carried, options))
         return tensors, work
 
     def reduce_(
@@ -167,7 +172,8 @@ class Collectives:
             c10d.ReduceOptions, timeout, async_op, reduceOp=operation, rootRank=root, rootTensor=root_tensor
         )
         named = _named("tensor", tensors)
-        return self._run(group, Operands(named, (), named), lambda b: b.reduce(tensors, options), finish)
+        operands = Operands(named, (), named, rooted=True)
+        return self._run(group, operands, lambda b: b.reduce(tensors, options), finish)
 
     def allgather_(
         self, outputs: list[_Tensors], inputs: _Tensors, group: Any, async_op: bool = True, timeout: int = -1
@@ -304,6 +310,7 @@ class Collectives:
             source,
             paired=("gather", inputs[0], tuple(targets)) if targets else None,
             nested="gather_list",
+            rooted=True,
         )
         lists, sources = [_carried(o) for o in outputs], _carried(inputs)
         return self._run(group, operands, lambda b: b.gather(lists, sources, options))
@@ -324,7 +331,7 @@ class Collectives:
         lists = [list(output.view(group.size(), -1).unbind())] if is_root else []
         work = self._run(
             group,
-            Operands(source, target if is_root else (), source),
+            Operands(source, target if is_root else (), source, rooted=True),
             lambda b: b.gather(lists, [input.reshape(-1)], options),
         )
         return output, work
@@ -347,6 +354,7 @@ class Collectives:
             _named("scatter_list", sources),
             paired=("scatter", outputs[0], tuple(sources)) if sources else None,
             nested="scatter_list",
+            rooted=True,
         )
         targets, lists = _carried(outputs), [_carried(i) for i in inputs]
         work = self._run(group, operands, lambda b: b.scatter(targets, lists, options))

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from samedevice.virtual.distributed.checks import Claim
 from samedevice.virtual.distributed.collectives import Collectives
 from samedevice.virtual.distributed.works import together
 from samedevice.virtual.patches import Patches
@@ -41,6 +42,7 @@ class ProcessGroupNCCL(dist.ProcessGroupGloo):
         peers: rank -> (host, GPU) as far as they have been told, empty before the first collective.
         used: the GPUs of this rank that took part in a collective, in order.
         coalesced: works of an open coalescing block, None outside of one.
+        claim: the communicator that the collective under way forms, when it may be this rank's alone.
     """
 
     Options = Options
@@ -55,6 +57,7 @@ class ProcessGroupNCCL(dist.ProcessGroupGloo):
         self.peers: dict[int, tuple[str, str]] = {}
         self.used: list[int] = []
         self.coalesced: list[Any] | None = None
+        self.claim: Claim | None = None
         self.collectives.adopt(self)
 
     # -- what programs ask of the backend ---------------------------------------------------------
