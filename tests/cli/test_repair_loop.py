@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from samedevice.cli.fixing import untried
 from samedevice.cli.repair import Repair, Repaired
 from samedevice.cli.trials import Files, Trial
 from samedevice.model.diagnostic import Confidence, Diagnostic, Location, Raised, Severity, TensorFact
@@ -137,6 +138,32 @@ def test_names_of_devices_in_the_output_do_not_count(tmp_path: Path) -> None:
     prints = lambda text: "on cuda:0\n" if text.startswith("good") else "on cpu\n"  # noqa: E731
     _, _, text = play(tmp_path, "bad a -> good = 1", prints=prints, plain_prints=lambda text: "on cpu\n")
     assert text == "good = 1  #\n"
+
+
+def test_a_tensor_is_printed_with_its_gpu_and_that_does_not_count(tmp_path: Path) -> None:
+    on_gpu = "tensor([1., 2.], device='cuda:0')\n"
+    prints = lambda text: on_gpu if text.startswith("good") else "tensor([1., 2.])\n"  # noqa: E731
+    _, _, text = play(
+        tmp_path, "bad a -> good = 1", prints=prints, plain_prints=lambda text: "tensor([1., 2.])\n"
+    )
+    assert text == "good = 1  #\n"
+
+
+def test_an_edit_that_makes_the_program_print_what_it_prints_on_the_cpu_stays(tmp_path: Path) -> None:
+    prints = lambda text: "loss 1\n" if text.startswith("good") else "loss 2\n"  # noqa: E731
+    _, _, text = play(tmp_path, "bad a -> good = 1", prints=prints, plain_prints=lambda text: "loss 1\n")
+    assert text == "good = 1  #\n"
+
+
+def test_an_edit_that_was_taken_back_is_not_offered_again(tmp_path: Path) -> None:
+    repaired, _, _ = play(
+        tmp_path, "bad a -> # bad a -> | # bad a -> # more", "bad b -> good = 1", unsafe=True
+    )
+    files = Files(str(tmp_path))
+    assert repaired.trial.outcome is not None
+    problems = zip(repaired.trial.outcome.diagnostics, repaired.trial.fixes, strict=True)
+    left = [untried(problem, fixes, repaired, files) for problem, fixes in problems]
+    assert left == [None]
 
 
 def test_a_program_that_never_prints_the_same_twice_is_not_held_to_its_output(tmp_path: Path) -> None:

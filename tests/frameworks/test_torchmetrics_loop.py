@@ -53,12 +53,12 @@ for _ in range(2):
 """,
     ),
     "the state of a metric of one's own is not registered": (
-        "metric-state-not-moved",
+        "carried-state",
         """
 class Distinct(Metric):
     def __init__(self, classes):
         super().__init__()
-        self.seen = torch.zeros(classes, dtype=torch.bool)
+        self.seen = torch.zeros(classes, dtype=torch.bool)  # mistake
 
     def update(self, labels):
         self.seen |= nn.functional.one_hot(labels, len(self.seen)).any(0)
@@ -67,7 +67,7 @@ class Distinct(Metric):
         return self.seen.sum()
 
 
-metric = Distinct(3).to("cuda")  # mistake
+metric = Distinct(3).to("cuda")
 metric.update(labels)
 print(metric.compute())
 """,

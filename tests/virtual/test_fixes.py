@@ -104,6 +104,26 @@ PROGRAMS = {
         "teacher(torch.ones(2, device=device))\n",
         "m.to(device)\nteacher = copy.deepcopy(m)  # now\n",
     ),
+    "update in place": (
+        HEAD
+        + "m = nn.Linear(2, 2, bias=False)\ndef update(mean, value):\n    mean.lerp_(value, 0.1)  # kept\n"
+        "mean = m.weight.detach().clone()\nm.to(device)\nupdate(mean, m.weight.detach())\n",
+        "    mean.lerp_(value.to(mean.device), 0.1)  # kept\n",
+    ),
+    "result given": (
+        HEAD
+        + "def add(x, into):\n    torch.add(x, 1.0, out=into)  # there\nclass Row:\n    def __init__(self):\n"
+        '        self.sum = torch.zeros(2, device="cpu")\nrow = Row()\n'
+        "add(torch.ones(2).to(device), row.sum)\n",
+        "        self.sum = torch.zeros(2, device=device)\n",
+    ),
+    "batch without a name for its part": (
+        HEAD + "from torch.utils.data import DataLoader\nclass Rows:\n    def __init__(self, items):\n"
+        "        self.x = torch.stack(items)\n    def to(self, device):\n        self.x = self.x.to(device)\n"
+        "        return self\nm = nn.Linear(2, 2).to(device)\n"
+        "for rows in DataLoader(torch.ones(4, 2), collate_fn=Rows):\n    # all of them\n    m(rows.x)\n",
+        "    # all of them\n    rows = rows.to(device)\n    m(rows.x)\n",
+    ),
     "pinned": (
         HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"
         "for x in DataLoader(data, pin_memory=True, batch_size=2): pass\n",

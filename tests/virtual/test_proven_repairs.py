@@ -103,8 +103,54 @@ print(f"{netz(x).numpy().sum() > -99}")
 """.replace("\n", "\r\n")
 PROGRAMS["five mistakes in one file"] = ("discarded-move", MANY, 1)
 
+PROGRAMS["an average that is updated in place"] = (
+    "copy-left-behind",
+    """\
+import copy
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+class Average:
+    def __init__(self, model):
+        self.mean = copy.deepcopy(model)
+
+    def update(self, model):
+        for mean, value in zip(self.mean.parameters(), model.parameters()):
+            mean.data.lerp_(value.data, 0.1)
+
+def train(model, average):
+    model.to(device)
+    average.update(model)
+
+model = torch.nn.Linear(2, 2)
+train(model, Average(model))
+""",
+    1,
+)
+
+PROGRAMS["modules by keys that are methods"] = (
+    "module-in-container",
+    """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = {"train": nn.Linear(2, 2), 7: nn.Linear(2, 2)}
+
+    def forward(self, x):
+        return self.heads["train"](x) + self.heads[7](x)
+
+print(Net().to("cuda")(torch.ones(1, 2, device="cuda")).shape)
+""",
+    1,
+)
+
 #: what a repair of these programs must read
 WRITTEN = {
+    "an average that is updated in place": "            mean.data.lerp_(value.to(mean.device).data, 0.1)\n",
+    "modules by keys that are methods": "        self.heads_modules = nn.ModuleList(self.heads.values())\n",
     "a worker that moves both parts": "    x, y = x.to(device), y.to(device)\n",
     "a worker that moves one of two": "    x = x.to(device)\n    print(net(x)",
     "a worker that fills a dictionary": '    row["x"] = row["x"].to(device)\n',

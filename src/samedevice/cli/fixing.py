@@ -13,10 +13,12 @@ from types import FrameType
 from samedevice.cli.audits import Audits
 from samedevice.cli.lint_fixing import counted
 from samedevice.cli.output import check_writable, write_report
-from samedevice.cli.repair import Repair, Repaired
+from samedevice.cli.repair import Repair, Repaired, attempt
 from samedevice.cli.trials import Files, Runner
 from samedevice.lint.fixer import applicable
+from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.errors import UserError
+from samedevice.model.fix import Fix
 from samedevice.model.outcome import Outcome
 from samedevice.program.running import Program
 from samedevice.source.rewriting import unified_diff
@@ -126,7 +128,19 @@ def outcome_of(
         replace(one.diagnostic, fix=one.fix, notes=(*one.diagnostic.notes, f"proven by run {one.run}"))
         for one in repaired.made
     )
-    return replace(last, notes=tuple(notes), fixed=fixed, written=not options.diff)
+    left = tuple(
+        replace(problem, fix=untried(problem, fixes, repaired, files))
+        for problem, fixes in zip(last.diagnostics, repaired.trial.fixes, strict=True)
+    )
+    return replace(last, diagnostics=left, notes=tuple(notes), fixed=fixed, written=not options.diff)
+
+
+def untried(problem: Diagnostic, fixes: Sequence[Fix], repaired: Repaired, files: Files) -> Fix | None:
+    """The edit that is still worth offering for a problem that is left."""
+    for fix in fixes:
+        if attempt(problem, fix) not in repaired.tried and all(files.editable(e.path) for e in fix.edits):
+            return fix
+    return None
 
 
 def show_diff(files: Files, changed: dict[str, bytes]) -> None:

@@ -16,6 +16,12 @@ from samedevice.source.rewriting import rewrite
 #: runs in all, so that a long program is not run without end
 MOST_RUNS = 24
 
+#: said when numbers change as the repair of such a mistake changes them
+ALTERED = (
+    "what the program computes changes: the repair lets parameters be trained, or numbers be drawn, "
+    "that were not before"
+)
+
 #: an edit that is made for a problem, by what it writes: its place moves with the lines
 Attempt = tuple[Identity, tuple[str, ...]]
 
@@ -57,12 +63,14 @@ class Repaired:
         made: the fixes that stay.
         taken_back: (problem, fix, reason) for those that do not.
         notes: what else the reader should know.
+        tried: the edits that were made or refused: none of them is worth offering again.
     """
 
     trial: Trial
     made: tuple[Made, ...] = ()
     taken_back: list[tuple[Diagnostic, Fix, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tried: set[Attempt] = field(default_factory=set)
 
 
 class Repair:
@@ -89,13 +97,14 @@ class Repair:
         self.repeats: bool | None = None
         self.pending: tuple[Made, ...] = ()
         self.before: dict[str, bytes] = {}
+        self.plain: Trial | None = None
 
     def repair(self, first: Trial) -> Repaired:
         """From a first run to the last state that a run has proven."""
         assert first.outcome is not None
         self.known = set(map(identity, first.outcome.diagnostics))
         self.points = [Point({}, first)]
-        plain = self.runs.plain() if self.choices(first) else None
+        plain = self.plain = self.runs.plain() if self.choices(first) else None
         while True:
             self.go(self.points[-1])
             if not self.go_back():
@@ -104,7 +113,7 @@ class Repair:
             self.compare_plain(plain)
         last = self.points[-1]
         self.files.write(last.changed)
-        return Repaired(last.trial, last.made, self.taken_back, self.notes)
+        return Repaired(last.trial, last.made, self.taken_back, self.notes, self.tried)
 
     def choices(self, trial: Trial) -> list[tuple[Diagnostic, Fix]]:
         """For each problem the next edit that has not been tried."""
@@ -224,7 +233,10 @@ class Repair:
         old, new = without_devices(before.printed), without_devices(after.printed)
         if old == new or before.ended != "finished":
             return True
+        if self.plain is not None and self.plain.status == 0 and without_devices(self.plain.printed) == new:
+            return True  # now it prints what it prints on the CPU
         if may_alter(made):
+            self.note(ALTERED)
             return True
         if self.repeats is None:
             # Time and chance may be in it, or what the program itself left on the disk.
@@ -234,6 +246,11 @@ class Repair:
             self.files.write(edited)
             self.repeats = again == old
         return not self.repeats
+
+    def note(self, text: str) -> None:
+        """Tell the reader, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def go_back(self) -> bool:
         """After edits that led to new problems: back to the last good state. True when there is more to try."""
@@ -260,10 +277,7 @@ class Repair:
             if after.status == 0 and self.runs.plain().printed != after.printed:
                 return  # it prints something else each time
             if after.status == 0 and may_alter(m.diagnostic for m in made):
-                self.notes.append(
-                    "what the program computes changes: the repair lets parameters be trained, or numbers be "
-                    "drawn, that were not before"
-                )
+                self.note(ALTERED)
                 return
             reason = (
                 "the program prints something else on the CPU with it"
@@ -328,7 +342,8 @@ def brings(problem: Diagnostic) -> str:
 
 
 def without_devices(printed: bytes) -> bytes:
-    """Output without names of devices, which a fix may change."""
+    """Output without names of devices, which a fix may change; a printed tensor tells where it is when on a GPU."""
+    printed = re.sub(rb",\s+device='cuda:\d+'(?=[,)])", b"", printed)
     return re.sub(rb"\b(cuda|cpu)(:\d+)?\b", b"DEVICE", printed)
 
 

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Operand, Scene
 from samedevice.model.tool_hook import Part, ToolHook
-from samedevice.rules import mending
+from samedevice.rules import mending, mending_parts
 from samedevice.rules.questions import STATE, birth, candidates, is_mixed, moved, place, short, story, wanted
 from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
@@ -95,7 +95,9 @@ class BatchNotMoved(Rule):
                 location=born.location,
                 confidence=Confidence.LIKELY,
                 evidence=story(scene, birth(culprit)),
-                help=f"Move the batch to {wanted(scene)} at the head of the loop",
+                help=f"Move the batch to {wanted(scene)} at the head of the loop"
+                if born.package is None
+                else f"Tell {born.package} that batches go to {wanted(scene)}, or move them where they are made (`collate_fn`)",
             )
         if not (batched or entry.loader or entry.how in ("for", "unpack", "item", "slice")):
             return None
@@ -123,7 +125,9 @@ class BatchNotMoved(Rule):
         """The edits that may take it out, the best first."""
         entry = next((o.entry for o in candidates(scene) if o.entry is not None), None)
         if entry is not None:
-            yield from mending.batch(scene, sites, entry.name, entry.bound, entry.used)
+            yield from mending_parts.batch(scene, sites, entry.name, entry.bound, entry.used)
+        else:
+            yield from mending_parts.whole_batch(scene, sites, found.location)
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:

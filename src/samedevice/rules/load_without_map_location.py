@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Holder, Kind, Scene
+from samedevice.model.scene import Action, Holder, Kind, Operand, Scene
 from samedevice.rules import mending
 from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
 from samedevice.rules.reading import keyword_fix, told
@@ -106,7 +106,8 @@ class LoadWithoutMapLocation(Rule):
         site = sites.at(found.location)
         if site is not None:
             devices = site.devices(scene.wanted)[: mending.MOST_DEVICES]
-            yield from mending.keyword(site, "map_location", devices, "Load onto the device that is used")
+            name = "device" if _by_safetensors(scene.culprit) else "map_location"
+            yield from mending.keyword(site, name, devices, "Load onto the device that is used")
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
@@ -119,6 +120,13 @@ class LoadWithoutMapLocation(Rule):
             if meeting.anchor
             else None,
         )
+
+
+def _by_safetensors(operand: Operand | None) -> bool:
+    """Whether safetensors loaded it, whose functions call the argument `device`."""
+    return (
+        operand is not None and bool(operand.provenance) and operand.provenance[-1].package == "safetensors"
+    )
 
 
 def _mapped(expression: str | None, anchor: str | None) -> str | None:

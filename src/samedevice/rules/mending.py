@@ -8,7 +8,8 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from samedevice.model.fix import Applicability, Edit, Fix
-from samedevice.model.scene import Scene, Step
+from samedevice.model.scene import Scene
+from samedevice.rules.mutation import written_to
 from samedevice.rules.sites import Function, Site, Sites, device_argument, own_nodes
 from samedevice.source import edits
 
@@ -93,6 +94,8 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
         return
     found = same_expressions(site, text)
     if not found:
+        if is_written_to(site, text):
+            yield from partner_to_stray(scene, sites)
         return
     partners = [
         f"{o.expression}.device"
@@ -133,11 +136,20 @@ def is_path(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
+def is_written_to(site: Site, text: str) -> bool:
+    """Whether the statement at a site changes what `text` reads."""
+    statement = site.statement
+    changed = written_to(site.node if statement is None else statement)
+    return any(ast.unparse(node) == text for node in changed)
+
+
 def same_expressions(site: Site, text: str) -> list[ast.expr]:
-    """The expressions of a site that read what `text` reads."""
+    """The expressions of a site that read what `text` reads; none when it is changed there, as a copy would be."""
     try:
         wanted = ast.unparse(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError:
+        return []
+    if is_written_to(site, wanted):
         return []
     found: list[ast.expr] = []
     for node in ast.walk(site.node):
@@ -176,60 +188,6 @@ def receiver_of(node: ast.AST, *methods: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value
     return None
-
-
-def batch(scene: Scene, sites: Sites, name: str, bound: Step | None, used: Step | None) -> Iterator[Fix]:
-    """The move of a part of a batch: beside its siblings, at the head of the loop, or where it gets its name."""
-    start = sites.at(bound.location if bound is not None else None)
-    use = sites.at(used.location if used is not None else None)
-    if start is not None:
-        statement = start.statement
-        if isinstance(statement, (ast.For, ast.AsyncFor)) and name.isidentifier():
-            yield from in_loop(start, statement, name, scene.wanted)
-        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-            if isinstance(target, ast.Name) and target.id == name:
-                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
-                    yield from add_move(start, statement.value, device)
-            elif isinstance(target, ast.Tuple) and name.isidentifier():
-                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
-                    line = f"{name} = {name}{to(device)}"
-                    change = edits.insert_after(start.path, start.text, statement, line)
-                    yield from fix(f"Move it to `{device}`", [change])
-    if use is not None:
-        statement = use.statement
-        found = [] if statement is None else same_expressions(use.at(statement), name)
-        for device in use.devices(scene.wanted)[:MOST_DEVICES]:
-            for node in found[:1]:
-                yield from add_move(use, node, device)
-    yield from at_use(scene, sites)
-
-
-def in_loop(site: Site, loop: ast.For | ast.AsyncFor, name: str, wanted: str | None) -> Iterator[Fix]:
-    """`x = x.to(device)` in a loop, behind the moves that stand there already."""
-    sibling = None
-    for statement in loop.body:
-        if not isinstance(statement, ast.Assign):
-            break
-        if not any(
-            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("to", "cuda")
-            for n in ast.walk(statement.value)
-        ):
-            break
-        sibling = statement
-    first = loop.body[0]
-    if sibling is None and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        first = loop.body[-1]
-    inside = site.at(sibling or first)
-    for device in inside.devices(wanted)[:MOST_DEVICES]:
-        line = f"{name} = {name}{to(device)}"
-        if sibling is not None:
-            change = edits.insert_after(site.path, site.text, sibling, line)
-        else:
-            change = (
-                edits.insert_first(site.path, site.text, loop, line) if isinstance(loop, ast.For) else None
-            )
-        yield from fix(f"Move it to `{device}` at the head of the loop", [change])
 
 
 def assigned(site: Site | None) -> Iterator[Fix]:
@@ -396,9 +354,14 @@ def _elements_of(function: ast.AST | None, names: list[str]) -> dict[str, str]:
     """The parameters that are subscripted in a function's body, each with the first element that is taken of it."""
     found: dict[str, str] = {}
     for node in ast.walk(function) if function is not None else ():
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
-                found.setdefault(node.value.id, ast.unparse(node))
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in names
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, int)
+        ):
+            found.setdefault(node.value.id, ast.unparse(node))
     return found
 
 

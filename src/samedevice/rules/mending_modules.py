@@ -160,6 +160,26 @@ def as_container(site: Site | None) -> Iterator[Fix]:
         isinstance(value, ast.Tuple) and site.written(value).startswith("(")
     ):
         yield from fix(title, edits.wrap(site.path, site.text, value, f"{kind}(", ")"))
+    if is_dict:
+        yield from registered_beside(site, prefix)
+
+
+def registered_beside(site: Site, prefix: str) -> Iterator[Fix]:
+    """The modules of a dictionary registered once more, where its keys are none that `nn.ModuleDict` takes."""
+    found = attribute_stored(site)
+    around = next((n for n in site.source.around(site.node) if isinstance(n, ast.ClassDef)), None)
+    if found is None or around is None:
+        return
+    statement, target, value = found
+    name = f"{target.attr}_modules"
+    if (isinstance(value, ast.Dict) and not value.keys) or name in {
+        n.attr for n in ast.walk(around) if isinstance(n, ast.Attribute)
+    }:
+        return
+    held = site.written(target)
+    line = f"{site.written(target.value)}.{name} = {prefix}.ModuleList({held}.values())"
+    change = edits.insert_after(site.path, site.text, statement, line)
+    yield from fix(f"Register the modules of `{held}`, whose keys `nn.ModuleDict` does not take", [change])
 
 
 def into_constructor(site: Site | None, name: str) -> Iterator[Fix]:

@@ -3,10 +3,105 @@
 import ast
 from collections.abc import Iterator
 
+from samedevice.model.diagnostic import Location
 from samedevice.model.fix import Fix
-from samedevice.rules.mending import add_move, fix, receiver_of
-from samedevice.rules.sites import Site
+from samedevice.model.scene import Action, Operand, Scene, Step
+from samedevice.rules.mending import (
+    MOST_DEVICES,
+    add_move,
+    fix,
+    is_written_to,
+    receiver_of,
+    same_expressions,
+    to,
+)
+from samedevice.rules.mending_order import names_read
+from samedevice.rules.mending_workers import is_call_of
+from samedevice.rules.sites import Site, Sites
 from samedevice.source import edits
+
+
+def batch(scene: Scene, sites: Sites, name: str, bound: Step | None, used: Step | None) -> Iterator[Fix]:
+    """The move of a part of a batch: beside its siblings, at the head of the loop, or where it gets its name."""
+    raised, stray = sites.at(scene.raised), scene.stray_operand
+    fresh = is_fresh(scene.culprit)
+    written = "" if stray is None else stray.expression or name
+    if raised is not None and not fresh and is_written_to(raised, written):
+        return  # what is written to a copy is lost
+    start = sites.at(bound.location if bound is not None else None)
+    use = sites.at(used.location if used is not None else None)
+    if start is not None:
+        statement = start.statement
+        if isinstance(statement, (ast.For, ast.AsyncFor)):
+            if name.isidentifier():
+                yield from in_loop(start, statement, name, scene.wanted, fresh=fresh)
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and target.id == name:
+                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
+                    yield from add_move(start, statement.value, device)
+            elif isinstance(target, ast.Tuple) and name.isidentifier():
+                for device in start.at(statement).devices(scene.wanted)[:MOST_DEVICES]:
+                    line = f"{name} = {name}{to(device)}"
+                    change = edits.insert_after(start.path, start.text, statement, line)
+                    yield from fix(f"Move it to `{device}`", [change])
+    if use is not None:
+        statement = use.statement
+        found = [] if statement is None else same_expressions(use.at(statement), name)
+        for device in use.devices(scene.wanted)[:MOST_DEVICES]:
+            for node in found[:1]:
+                yield from add_move(use, node, device)
+
+
+def is_fresh(operand: Operand | None) -> bool:
+    """Whether a loader has just made it, so that nobody keeps the tensor that a move leaves behind."""
+    if operand is None or not operand.provenance:
+        return False
+    return operand.provenance[-1].action is Action.BATCHED
+
+
+def whole_batch(scene: Scene, sites: Sites, loop: Location | None) -> Iterator[Fix]:
+    """The move of all that a loop receives, where a part of it is used that has no name of its own."""
+    site = sites.at(loop)
+    statement = None if site is None else site.statement
+    if site is None or not isinstance(statement, ast.For):
+        return
+    target = statement.target
+    if isinstance(target, ast.Tuple) and len(target.elts) == 2 and is_call_of(statement.iter, "enumerate"):
+        target = target.elts[1]
+    if isinstance(target, ast.Name):
+        yield from in_loop(site, statement, target.id, scene.wanted, fresh=True)
+
+
+def in_loop(
+    site: Site, loop: ast.For | ast.AsyncFor, name: str, wanted: str | None, *, fresh: bool
+) -> Iterator[Fix]:
+    """`x = x.to(device)` in a loop, behind the moves that stand there already."""
+    if not fresh and any(is_written_to(site.at(statement), name) for statement in loop.body):
+        return
+    sibling = None
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign) or name in names_read(statement.value):
+            break
+        if not any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("to", "cuda")
+            for n in ast.walk(statement.value)
+        ):
+            break
+        sibling = statement
+    first = loop.body[0]
+    if sibling is None and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        first = loop.body[-1]
+    inside = site.at(sibling or first)
+    for device in inside.devices(wanted)[:MOST_DEVICES]:
+        line = f"{name} = {name}{to(device)}"
+        if sibling is not None:
+            change = edits.insert_after(site.path, site.text, sibling, line)
+        else:
+            change = (
+                edits.insert_first(site.path, site.text, loop, line) if isinstance(loop, ast.For) else None
+            )
+        yield from fix(f"Move it to `{device}` at the head of the loop", [change])
 
 
 def field_beside(site: Site | None, path: str | None) -> Iterator[Fix]:

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules import mending_modules
-from samedevice.rules.questions import is_mixed, module_of, place, story, wanted
+from samedevice.rules.questions import is_mixed, module_of, place, story, to_gpu, wanted
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -82,6 +82,7 @@ class MetricStateNotMoved(Rule):
             or not module.is_metric
             or culprit is None
             or culprit.device != "cpu"
+            or to_gpu(culprit.host_moves) is not None  # moved, and this did not come along
         ):
             return None
         location = place(module.created)

@@ -6,7 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Operand, Scene
-from samedevice.rules import mending
+from samedevice.rules import mending, mending_parts
 from samedevice.rules.questions import (
     STATE,
     birth,
@@ -110,7 +110,7 @@ class TargetNotMoved(Rule):
         """The edits that may take it out, the best first."""
         entry = next((o.entry for o in candidates(scene) if o.entry is not None), None)
         if entry is not None:
-            yield from mending.batch(scene, sites, entry.name, entry.bound, entry.used)
+            yield from mending_parts.batch(scene, sites, entry.name, entry.bound, entry.used)
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
