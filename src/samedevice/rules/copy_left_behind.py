@@ -16,6 +16,7 @@ from samedevice.rules.questions import (
     module_of,
     moved,
     place,
+    set_apart,
     story,
     to_gpu,
     wanted,
@@ -102,7 +103,7 @@ class CopyLeftBehind(Rule):
         move = to_gpu(module.original_moves)
         if move is None:
             return None
-        frame = meeting(module.copied, move)
+        frame = set_apart(module.copied, move, scene)
         location = frame.location if frame is not None else module.copied.location
         if location is None:
             return None

@@ -13,6 +13,7 @@ from samedevice.rules.questions import (
     birth,
     device_of_others,
     is_mixed,
+    replaced,
     short,
     story,
     wanted,
@@ -80,7 +81,9 @@ class FactoryWithoutDevice(Rule):
         if not is_mixed(scene) or culprit is None or stray is None or culprit.device != "cpu":
             return None
         born = culprit.born
-        if culprit.holder in STATE or born is None or born.location is None or born.action not in MADE:
+        if born is None or born.location is None or born.action not in MADE:
+            return None
+        if culprit.holder in STATE and not replaced(culprit, scene):
             return None
         if born.explicit_device or (culprit.provenance and culprit.provenance[-1].action is Action.MOVED):
             return None

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Kind, Operand, Scene
 from samedevice.rules import mending
-from samedevice.rules.questions import birth, called, is_mixed, short, story, wanted
+from samedevice.rules.questions import STATE, birth, called, is_mixed, replaced, short, story, wanted
 from samedevice.rules.reading import keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -71,7 +71,9 @@ class LoadWithoutMapLocation(Rule):
                 help="Say where to restore it: `map_location=device`",
                 notes=("A machine with more GPUs would load it: `--gpus` sets how many are virtual",),
             )
-        if culprit is None or culprit.holder in (Holder.PARAMETER, Holder.BUFFER, Holder.OPTIMIZER_STATE):
+        if culprit is None or culprit.holder is Holder.OPTIMIZER_STATE:
+            return None
+        if culprit.holder in STATE and not replaced(culprit, scene):
             return None
         born = culprit.provenance[-1] if culprit.provenance else None
         if born is None or born.location is None:

@@ -7,7 +7,17 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules import mending_modules, mending_order
-from samedevice.rules.questions import birth, is_mixed, last, meeting, module_of, place, story, wanted
+from samedevice.rules.questions import (
+    birth,
+    is_mixed,
+    last,
+    meeting,
+    module_of,
+    place,
+    set_apart,
+    story,
+    wanted,
+)
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -65,7 +75,7 @@ class ModuleAddedAfterMove(Rule):
             or (module.root_device or move.device) == culprit.device
         ):
             return None
-        frame = meeting(module.joined, move)
+        frame = set_apart(module.joined, move, scene)
         location = frame.location if frame is not None else place(module.joined, culprit.born)
         if location is None:
             return None

@@ -7,7 +7,7 @@ from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Scene
 from samedevice.rules import mending_modules
-from samedevice.rules.questions import is_mixed, left_behind, module_of, place, story, wanted
+from samedevice.rules.questions import is_mixed, left_behind, module_of, place, replaced, story, wanted
 from samedevice.rules.reading import move_created, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -64,7 +64,7 @@ class ModuleNotMoved(Rule):
         if not is_mixed(scene) and not collective:
             return None
         location = place(module.created, culprit.born)
-        if location is None:
+        if location is None or replaced(culprit, scene):
             return None
         name = module.root or module.owner
         use = (

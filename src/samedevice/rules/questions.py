@@ -82,6 +82,29 @@ def meeting(step: Step, other: Step) -> Frame | None:
     return None
 
 
+def set_apart(step: Step, other: Step, scene: Scene) -> Frame | None:
+    """Where `step` is out of order with `other`, outside of the call that leads to the failing line.
+
+    `generate(model)` sets up the caches and then uses them: the order is wrong where it calls the two,
+    not where `generate` is called.
+    """
+    first = meeting(step, other)
+    if first is None:
+        return None
+    running = {(f.function, f.location) for f in scene.frames}
+    below = step.trail[step.trail.index(first) :]
+    return next((f for f in below if (f.function, f.location) not in running), first)
+
+
+def replaced(operand: Operand, scene: Scene) -> bool:
+    """The program put the tensor in the place of one that had moved with its module."""
+    module = operand.module
+    move = last(module.moves) if module is not None and operand.holder in STATE else None
+    if move is None or not operand.provenance or move.device != scene.wanted:
+        return False
+    return operand.device != move.device and operand.provenance[-1].order > move.order
+
+
 def place(*steps: Step | None) -> Location | None:
     """The location of the first step that has one."""
     return next((s.location for s in steps if s is not None and s.location is not None), None)
