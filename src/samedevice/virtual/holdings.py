@@ -91,13 +91,15 @@ class Holdings:
     def ranked(seats: list[Seat]) -> list[Seat]:
         """The seats, the one that owns before those that only name."""
 
-        def key(seat: Seat) -> tuple[int, int]:
+        def key(seat: Seat) -> tuple[int, bool, int]:
             link = seat.link
             if link is Holder.CONTAINER and seat.host is not None and not is_data(seat.host.value):
                 link = Holder.ATTRIBUTE
             elif link is Holder.ATTRIBUTE and seat.host is not None and is_data(seat.host.value):
                 link = Holder.CONTAINER
-            return RANK.index(link), seat.depth
+            # A module's `to` could have moved what it keeps; who else has it in hand only shares it.
+            shared = link is Holder.ATTRIBUTE and (seat.host is None or not is_module(seat.host.value))
+            return RANK.index(link), shared, seat.depth
 
         return sorted(seats, key=key)
 

@@ -17,6 +17,7 @@ from samedevice.program.frames import (
 )
 from samedevice.program.owners import Seat
 from samedevice.program.values import evaluate_in, is_module
+from samedevice.virtual.constructors import Constructors, is_unknown
 from samedevice.virtual.entries import is_record, names_in, read_entry
 from samedevice.virtual.holdings import Holdings, is_data, keeping
 from samedevice.virtual.placements import Placements
@@ -47,6 +48,7 @@ class OperandReader:
         self.holdings = holdings
         self.blamed = blamed
         self.written = WrittenCall(holdings, call, frame)
+        self.constructors = Constructors(holdings, call, frame)
         self._files = {f.f_code.co_filename for f in user_frames(frame)}
         self.placements = Placements(holdings)
 
@@ -60,12 +62,26 @@ class OperandReader:
         operand = self._operand(
             name, device, seat, birth, tag, self.written.expression(tensor, tag, number, count), tensor
         )
+        if is_unknown(birth):
+            made = self.constructors.of_operand(operand.expression, device)
+            return operand if made is None else replace(operand, provenance=(made,))
         owned = operand.holder in (*STATE, Holder.ATTRIBUTE)
-        if birth is not None and not owned and birth.action is Action.DERIVED and birth.parents:
-            root = self._root(birth)
+        if birth is not None and not owned and birth.action is Action.DERIVED:
+            root = self._constructed(birth) or (self._root(birth) if birth.parents else None)
             if root is not None and root.born is not None and root.born.location is not None:
                 return replace(operand, root=root)
         return operand
+
+    def _constructed(self, birth: Birth) -> Operand | None:
+        """What a tensor was computed from, when no birth is known of any of it."""
+        first = [root for root in birth.roots if root.action is Action.DERIVED]
+        if len(first) < len(birth.roots):
+            return None
+        made = next((m for root in first if (m := self.constructors.of_derived(root)) is not None), None)
+        if made is None:
+            return None
+        root = self._operand("", birth.device, None, None, None, made.expression, None)
+        return replace(root, provenance=(made,))
 
     def _seat(self, tensor: Any, tag: Tag | None) -> Seat | None:
         seats = self.holdings.seats_of(tag)
@@ -97,7 +113,30 @@ class OperandReader:
         if best is None:
             return None
         _, root, seat = best
+        if seat is None and (between := self._kept_between(birth, root)) is not None:
+            seat, root = between
         return self._operand("", root.device, seat, root, None, None, None if seat is None else seat.value)
+
+    def _kept_between(self, birth: Birth, root: Birth) -> tuple[Seat, Birth] | None:
+        """What an object keeps of the way from a root that is gone to a tensor derived from it.
+
+        A cache of angles: `angles.cos()` was computed from the cache, whose own roots it has.
+        """
+        best: tuple[int, int, Seat, Birth] | None = None
+        for kept, seats in self.holdings.by_birth.items():
+            if (
+                kept.action is not Action.DERIVED
+                or kept.device != birth.device
+                or kept.seq >= birth.seq
+                or root not in kept.parents
+                or not set(kept.parents) <= set(birth.parents)
+            ):
+                continue
+            seat = self.holdings.ranked(seats)[0]
+            key = (-len(kept.parents), seat.depth)
+            if _owned(seat) and (best is None or key < best[:2]):
+                best = (*key, seat, kept)
+        return None if best is None else best[2:]
 
     def _operand(
         self,
@@ -246,8 +285,8 @@ class OperandReader:
                     found.setdefault(id(other.value), (other, False))
                     copies.add(id(other.value))
         # Last: a container of a model's weights has more neighbours than are kept.
-        if seat is not None and seat.chain():
-            for other in self._neighbours(seat):
+        for held in () if seat is None else self._holding(seat):
+            for other in self._neighbours(held):
                 found.setdefault(id(other.value), (other, False))
         relatives = []
         for other, same_data in list(found.values())[:24]:
@@ -264,6 +303,11 @@ class OperandReader:
                 )
             )
         return tuple(relatives)
+
+    def _holding(self, seat: Seat) -> list[Seat]:
+        """The seat, then other records that have the very same tensor: a batch as it was and as it was moved."""
+        tag = tag_of(seat.value)
+        return [seat, *(s for s in self.holdings.seats_of(tag) if s is not seat and s.value is seat.value)]
 
     def _neighbours(self, seat: Seat) -> list[Seat]:
         """Other tensors in the same record or container of data."""
@@ -336,8 +380,9 @@ def _is_local(seat: Seat) -> bool:
 
 
 def _copies(function: str) -> bool:
-    """The function makes a copy of its one operand."""
-    return function.rpartition(".")[2] in (
+    """The function makes a copy of its one operand, or a tensor that is where that is."""
+    name = function.rpartition(".")[2]
+    return name.endswith("_like") or name in (
         "clone",
         "deepcopy",
         "detach",
