@@ -16,13 +16,23 @@ from typing import Any
 #: as in `samedevice.processes.settings`, which is not imported before it is needed
 VARIABLE = "SAMEDEVICE_INHERIT"
 
+#: as in `samedevice.program.overlay`
+OVERLAY = "SAMEDEVICE_OVERLAY"
+
 _finder: "Finder | None" = None
 _entered = False
 
 
 def arm() -> None:
-    """Enter the virtual GPUs that the environment tells of, at once if torch is there, else with it."""
+    """Enter the virtual GPUs that the environment tells of, at once if torch is there, else with it.
+
+    Sources that are tried without being written are read from here on.
+    """
     global _finder
+    if os.environ.get(OVERLAY):
+        from samedevice.program.overlay import install
+
+        install()
     if _finder is not None or _entered or not os.environ.get(VARIABLE):
         return
     if "torch" in sys.modules:

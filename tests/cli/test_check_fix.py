@@ -40,6 +40,12 @@ print(net(x).sum().item())
 """
 
 
+#: a mistake for which there is no edit
+LEFT = """\
+eval("net(x.to(device)) + torch.ones(2)")  # left
+"""
+
+
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: PLW1510 - the status is what the tests look at
         [sys.executable, "-m", "samedevice", "check", *words],
@@ -79,17 +85,33 @@ def test_mistakes_in_several_files_of_a_package_are_fixed_and_proven(package: Pa
     assert not list(package.rglob("*.samedevice-new"))
 
 
+def state(folder: Path) -> dict[Path, tuple[object, ...]]:
+    """All that shows whether a file was touched: its contents, its place on the disk, its times."""
+    found = {}
+    for path in folder.rglob("*"):
+        stat = path.stat()
+        data = path.read_bytes() if path.is_file() else b""
+        found[path] = (data, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_mode, stat.st_nlink)
+    return found
+
+
 def test_a_diff_is_printed_and_nothing_is_written(package: Path) -> None:
-    before = {p: p.read_bytes() for p in package.rglob("*.py")}
+    (package / "pkg/train.py").write_text(TRAIN + LEFT)
+    (package / "pkg/model.py").chmod(0o444)
+    (package / "same.py").hardlink_to(package / "pkg/train.py")
+    before = state(package)
     done = check(package, "--diff", "--unsafe-fixes", "-m", "pkg.train")
     assert done.returncode == 1
-    assert {p: p.read_bytes() for p in package.rglob("*.py")} == before
+    assert state(package) == before
     assert "-x.to(device)  # a copy that nobody keeps\n+x = x.to(device)" in done.stdout
     assert "6.0" not in done.stdout  # standard output is the diff alone
     assert "would fix 2 problems in 2 files" in done.stderr
     told = " ".join(done.stderr.split())
     assert "would fix[discarded-move] pkg/train.py:8: Assign the moved copy (proven by run 2)" in told
     assert "would fix[unregistered-tensor] pkg/model.py:9: Register it as a buffer (proven by run 2)" in told
+    # What is left is told where the file on the disk has it.
+    assert "1 problem on" in told
+    assert '10 | eval("net(x.to(device)) + torch' in told
 
 
 def test_without_leave_for_unsafe_fixes_they_are_only_announced(package: Path) -> None:

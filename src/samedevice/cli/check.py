@@ -22,6 +22,7 @@ from samedevice.model.errors import UserError
 from samedevice.model.outcome import Outcome
 from samedevice.model.sizes import size_of
 from samedevice.processes.watch import Ended
+from samedevice.program import overlay
 from samedevice.program.running import (
     Ending,
     Program,
@@ -200,6 +201,7 @@ def main(words: Sequence[str]) -> int:
     own, rest = split_words(parser, words)
     options = parser.parse_args(own)
     program = program_from(rest)
+    overlay.install()
     if options.fix or options.diff:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             raise UserError("`--fix` starts runs of its own: use `samedevice check --nproc-per-node N --fix`")

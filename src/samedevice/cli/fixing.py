@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from types import FrameType
 from samedevice.cli.audits import Audits
 from samedevice.cli.lint_fixing import counted
 from samedevice.cli.output import check_writable, write_report
+from samedevice.cli.places import on_disk
 from samedevice.cli.repair import Repair, Repaired, attempt
-from samedevice.cli.trials import Files, Runner
+from samedevice.cli.trials import Files, Runner, Unwritten
 from samedevice.lint.fixer import applicable
 from samedevice.model.diagnostic import Diagnostic
 from samedevice.model.errors import UserError
@@ -41,34 +43,46 @@ def fix(program: Program, options: argparse.Namespace) -> int:
     if output not in (None, "-"):
         check_writable(output)
     runner = Runner(words_for(program, options), to_stderr=options.diff or output == "-")
-    files = Files(folder)
     finished = False
-    try:
-        with ending_by_signal():
-            first = runner.check(show=True)
-            if first.outcome is None or first.status not in (0, 1):
-                if first.outcome is not None:
-                    write_report(first.outcome, options.format, output, root=folder)
-                return first.status if first.status in (0, 1, 130) else 2
-            repair = Repair(runner, files, unsafe=options.unsafe_fixes, say=Say(options.no_progress))
-            repaired = repair.repair(first)
-            changed = files.changed()
-            finished = not options.diff
-    except KeyboardInterrupt:
-        print("samedevice: interrupted; the files are as they were", file=sys.stderr)
-        return 130
-    finally:
-        if not finished:
-            files.write({})
+    with files_for(options, folder) as files:
+        runner.environment = files.environment
+        try:
+            with ending_by_signal():
+                first = runner.check(show=True)
+                if first.outcome is None or first.status not in (0, 1):
+                    if first.outcome is not None:
+                        write_report(first.outcome, options.format, output, root=folder)
+                    return first.status if first.status in (0, 1, 130) else 2
+                repair = Repair(runner, files, unsafe=options.unsafe_fixes, say=Say(options.no_progress))
+                repaired = repair.repair(first)
+                changed = files.changed()
+                finished = True
+        except KeyboardInterrupt:
+            print("samedevice: interrupted; the files are as they were", file=sys.stderr)
+            return 130
+        finally:
+            if not finished:
+                files.write({})
     outcome = replace(
         outcome_of(repaired, files, first.outcome, options, runner.count),
         seconds=time.monotonic() - started,
     )
     if options.diff:
+        outcome = on_disk(outcome, {path: (files.originals[path][0], new) for path, new in changed.items()})
         show_diff(files, changed)
     audits.write_page(outcome, None, None, folder)
     write_report(outcome, options.format, output, root=folder)
     return 1 if outcome.diagnostics or (options.diff and changed) else 0
+
+
+@contextmanager
+def files_for(options: argparse.Namespace, root: str) -> Iterator[Files]:
+    """The program's files; with `--diff` they stay as they are, and a folder of ours holds the edited ones."""
+    if not options.diff:
+        yield Files(root)
+        return
+    with tempfile.TemporaryDirectory(prefix="samedevice-") as folder:
+        yield Unwritten(root, folder)
 
 
 def words_for(program: Program, options: argparse.Namespace) -> list[str]:

@@ -1,18 +1,24 @@
 """Runs of a program for `check --fix`: each in a process of its own, on files that are put back at the end."""
 
+import json
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from samedevice.model.errors import UserError
 from samedevice.model.fix import Fix
 from samedevice.model.outcome import Outcome
+from samedevice.program import overlay
 from samedevice.program.files import USER, kind_of
 from samedevice.source.writing import write_atomically
+
+#: folders of packages that some Python has installed, not necessarily this one
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 #: the program must find what it finds under `samedevice check`: nothing of ours in front of `sys.path`
 PATHS = "import sys; sys.path[0] = {scripts!r}; sys.path.append({ours!r}); "
@@ -56,10 +62,12 @@ class Runner:
     Attributes:
         words: samedevice's options and the program, as on the command line.
         to_stderr: the first run's output is shown on standard error, because standard output has another use.
+        environment: variables of each run.
     """
 
     words: Sequence[str]
     to_stderr: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
     count: int = field(default=0, init=False)
 
     def check(self, *, show: bool = False) -> Trial:
@@ -86,7 +94,8 @@ class Runner:
     ) -> tuple[int, bytes, str]:
         """(exit status, standard output, last line of standard error)."""
         # Bytecode of an edit that is taken back again must not stay behind.
-        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **environment}
+        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        settings |= {**self.environment, **environment}
         target = sys.stderr if self.to_stderr else sys.stdout
         if show and target.isatty():
             settings["PYTHONUNBUFFERED"] = "1"
@@ -133,8 +142,12 @@ def _write(target: object, chunk: bytes) -> None:
 class Files:
     """The program's files: as they were, and as they are while edits are tried."""
 
+    #: variables of the runs
+    environment: Mapping[str, str] = {}
+
     def __init__(self, root: str) -> None:
         self.root = root
+        self.began = time.time_ns()
         self.originals: dict[str, tuple[bytes, int]] = {}
         self.present: dict[str, bytes] = {}
 
@@ -144,24 +157,35 @@ class Files:
 
     def editable(self, path: str) -> bool:
         """Whether a file may be edited: the user's own, below the working directory, writable."""
+        return self.own(path) and os.access(self.full(path), os.W_OK)
+
+    def own(self, path: str) -> bool:
+        """Whether a file is the user's own, below the working directory; an installed package never is."""
         full = os.path.realpath(self.full(path))
-        below = full.startswith(os.path.join(os.path.realpath(self.root), ""))
-        return below and kind_of(full) == USER and os.path.isfile(full) and os.access(full, os.W_OK)
+        root = os.path.join(os.path.realpath(self.root), "")
+        if not full.startswith(root) or INSTALLED & set(full.removeprefix(root).split(os.sep)):
+            return False
+        return kind_of(full) == USER and os.path.isfile(full)
 
     def read(self, path: str) -> bytes:
         """The present bytes of a file.
 
         Raises:
-            UserError: it cannot be read.
+            UserError: it cannot be read, or is another one than the first run has read.
         """
         if path not in self.present:
             full = self.full(path)
             try:
                 with open(full, "rb") as stream:
                     data = stream.read()
-                self.originals[path] = (data, os.stat(full).st_mtime_ns)
+                changed = os.stat(full).st_mtime_ns
             except OSError as error:
                 raise UserError(f"cannot read `{path}`: {error.strerror or error}") from None
+            if self.began < changed <= time.time_ns():
+                raise UserError(
+                    f"`{path}` was changed while the program ran; nothing is edited, run it again"
+                )
+            self.originals[path] = (data, changed)
             self.present[path] = data
         return self.present[path]
 
@@ -173,8 +197,9 @@ class Files:
         """Make the files what they were, apart from those given.
 
         Raises:
-            UserError: a file cannot be written, or somebody else has changed it.
+            UserError: a file cannot be written, or somebody else has changed it; the others are as asked for.
         """
+        failed = None
         for path in list(self.present):
             old, time = self.originals[path]
             new = changed.get(path, old)
@@ -185,5 +210,37 @@ class Files:
                 if new == old:
                     os.utime(self.full(path), ns=(time, time))
             except OSError as error:
-                raise UserError(f"cannot write `{path}`: {error.strerror or error}") from None
+                failed = failed or UserError(f"cannot write `{path}`: {error.strerror or error}")
+                continue
             self.present[path] = new
+        if failed is not None:
+            raise failed
+
+
+class Unwritten(Files):
+    """The same with nothing written to the program's files: the runs read the edited ones elsewhere."""
+
+    def __init__(self, root: str, folder: str) -> None:
+        super().__init__(root)
+        self.folder = folder
+        self.manifest = os.path.join(folder, "instead.json")
+        self.environment = {overlay.VARIABLE: self.manifest}
+
+    def editable(self, path: str) -> bool:
+        """Whether an edit may be proposed: the file need not be writable."""
+        return self.own(path)
+
+    def write(self, changed: Mapping[str, bytes]) -> None:
+        """What the next runs read in the place of the files."""
+        instead = {}
+        for number, path in enumerate(self.present):
+            old, _ = self.originals[path]
+            self.present[path] = new = changed.get(path, old)
+            if new != old:
+                real = os.path.realpath(self.full(path))
+                copy = os.path.join(self.folder, f"{number}-{os.path.basename(real)}")
+                with open(copy, "wb") as stream:
+                    stream.write(new)
+                instead[real] = copy
+        with open(self.manifest, "w", encoding="utf-8") as text:
+            json.dump(instead, text)

@@ -11,17 +11,23 @@ Record = TypeVar("Record")
 
 def relabelled(record: Record, name: Callable[[str], str]) -> Record:
     """The record with `name(path)` in the place of each path of its locations and edits."""
-    result: Record = _relabelled(record, name)
+    result: Record = _changed(record, lambda location: replace(location, path=name(location.path)), name)
     return result
 
 
-def _relabelled(thing: Any, name: Callable[[str], str]) -> Any:
+def relocated(record: Record, place: Callable[[Location], Location]) -> Record:
+    """The record with `place(location)` in the place of each of its locations."""
+    result: Record = _changed(record, place, lambda path: path)
+    return result
+
+
+def _changed(thing: Any, place: Callable[[Location], Location], name: Callable[[str], str]) -> Any:
     if isinstance(thing, Location):
-        return replace(thing, path=name(thing.path))
+        return place(thing)
     if isinstance(thing, tuple):
-        return tuple(_relabelled(item, name) for item in thing)
+        return tuple(_changed(item, place, name) for item in thing)
     if is_dataclass(thing) and not isinstance(thing, type):
-        changes = {f.name: _relabelled(getattr(thing, f.name), name) for f in fields(thing)}
+        changes = {f.name: _changed(getattr(thing, f.name), place, name) for f in fields(thing)}
         if "path" in changes and isinstance(changes["path"], str):
             changes["path"] = name(changes["path"])
         return replace(thing, **changes)
