@@ -124,6 +124,21 @@ PROGRAMS = {
         "for rows in DataLoader(torch.ones(4, 2), collate_fn=Rows):\n    # all of them\n    m(rows.x)\n",
         "    # all of them\n    rows = rows.to(device)\n    m(rows.x)\n",
     ),
+    "classes of torch.nn by name": (
+        "from torch.nn import Module, Linear  # two\nfrom torch import ones\nclass M(Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.parts = [Linear(2, 2)]\n"
+        "    def forward(self, x):\n        return self.parts[0](x)\nM().cuda()(ones(2).cuda())\n",
+        "from torch.nn import Module, Linear, ModuleList  # two\n",
+    ),
+    "all on one line": (
+        "import torch; device = torch.device('cuda'); t = torch.ones(2); torch.ones(2, device=device) + t; x = 1\n",
+        "t = torch.ones(2, device=device); ",
+    ),
+    "imported in a function": (
+        "def main():\n    import torch\n    from torch.utils.data import DataLoader\n"
+        "    torch.set_default_device('cuda')\n    for x in DataLoader(torch.ones(4, 2), shuffle=True): pass\nmain()\n",
+        'shuffle=True, generator=torch.Generator(device="cuda")): pass\n',
+    ),
     "pinned": (
         HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"
         "for x in DataLoader(data, pin_memory=True, batch_size=2): pass\n",

@@ -50,6 +50,8 @@ def on_device(site: Site | None, wanted: str | None) -> Iterator[Fix]:
     if call is None:
         return
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if function in ("eval", "exec"):
+        return  # what it makes stands in its text
     own = device_argument(call)
     for device in [d for d in site.devices(wanted, follow=True) if d != own][:MOST_DEVICES]:
         title = f"Create it on `{device}`"
@@ -322,8 +324,8 @@ def inside(site: Site | None, block: str, title: str) -> Iterator[Fix]:
 
 
 def torch_name(tree: ast.Module) -> str | None:
-    """How a file calls `torch`."""
-    for node in tree.body:
+    """How a file calls `torch`, wherever it imports it."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):

@@ -101,22 +101,44 @@ def as_parameter(site: Site | None) -> Iterator[Fix]:
     found = attribute_stored(site)
     if site is None or found is None:
         return
-    prefix = nn_name(site.source.tree)
+    named = nn_class(site, "Parameter")
     _, _, value = found
-    if prefix is None:
+    if named is None:
         return
+    parameter, imported = named
     inner = receiver_of(value, "requires_grad_")
     if inner is not None:
         source = site.source.places
         start, stop = source.start(value), source.end(inner)
         if edits.in_parentheses(source, inner):
             stop = edits.next_token(source.text, stop, len(source.text))[1] + 1
-        head = source.edit(site.path, start, start, f"{prefix}.Parameter(")
-        yield from fix("Make it a parameter", [head, source.edit(site.path, stop, source.end(value), ")")])
+        head = source.edit(site.path, start, start, f"{parameter}(")
+        tail = source.edit(site.path, stop, source.end(value), ")")
+        yield from fix("Make it a parameter", [*imported, head, tail])
         return
-    yield from fix(
-        "Make it a parameter", edits.wrap(site.path, site.text, value, f"{prefix}.Parameter(", ")")
-    )
+    wrapped = edits.wrap(site.path, site.text, value, f"{parameter}(", ")")
+    yield from fix("Make it a parameter", [*imported, *wrapped])
+
+
+def nn_class(site: Site, name: str) -> tuple[str, list[Edit]] | None:
+    """How a class of `torch.nn` is called in a file, and the edit that makes it known where it is not."""
+    prefix = nn_name(site.source.tree, deep=True)
+    if prefix is not None:
+        return f"{prefix}.{name}", []
+    imports = [
+        node
+        for node in ast.walk(site.source.tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "torch.nn" and not node.level
+    ]
+    for node in imports:
+        for alias in node.names:
+            if alias.name in ("*", name):
+                return alias.asname or name, []
+    if not imports or name in names_stored(site.source.tree) | names_read(site.source.tree):
+        return None
+    source = site.source.places
+    end = source.end(imports[0].names[-1])
+    return name, [source.edit(site.path, end, end, f", {name}")]
 
 
 def late_buffer(site: Site | None) -> Iterator[Fix]:
@@ -142,9 +164,8 @@ def late_buffer(site: Site | None) -> Iterator[Fix]:
 
 def as_container(site: Site | None) -> Iterator[Fix]:
     """`nn.ModuleList` or `nn.ModuleDict` in place of a plain list or dictionary."""
-    prefix = None if site is None else nn_name(site.source.tree)
     statement = None if site is None else site.statement
-    if site is None or prefix is None or statement is None:
+    if site is None or statement is None:
         return
     if isinstance(statement, ast.Expr):
         statement = empty_list(site.source.tree, statement)
@@ -152,23 +173,28 @@ def as_container(site: Site | None) -> Iterator[Fix]:
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(value, ast.expr):
         return
     is_dict = isinstance(value, (ast.Dict, ast.DictComp))
-    kind = f"{prefix}.{'ModuleDict' if is_dict else 'ModuleList'}"
-    title = f"Make it an `nn.{kind.rpartition('.')[2]}`"
+    name = "ModuleDict" if is_dict else "ModuleList"
+    named = nn_class(site, name)
+    if named is None:
+        return
+    kind, imported = named
+    title = f"Make it an `nn.{name}`"
     if (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys):
-        yield from fix(title, [edits.replace(site.path, site.text, value, f"{kind}()")])
+        yield from fix(title, [*imported, edits.replace(site.path, site.text, value, f"{kind}()")])
     elif isinstance(value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) or (
         isinstance(value, ast.Tuple) and site.written(value).startswith("(")
     ):
-        yield from fix(title, edits.wrap(site.path, site.text, value, f"{kind}(", ")"))
+        yield from fix(title, [*imported, *edits.wrap(site.path, site.text, value, f"{kind}(", ")")])
     if is_dict:
-        yield from registered_beside(site, prefix)
+        yield from registered_beside(site)
 
 
-def registered_beside(site: Site, prefix: str) -> Iterator[Fix]:
+def registered_beside(site: Site) -> Iterator[Fix]:
     """The modules of a dictionary registered once more, where its keys are none that `nn.ModuleDict` takes."""
     found = attribute_stored(site)
     around = next((n for n in site.source.around(site.node) if isinstance(n, ast.ClassDef)), None)
-    if found is None or around is None:
+    named = nn_class(site, "ModuleList")
+    if found is None or around is None or named is None:
         return
     statement, target, value = found
     name = f"{target.attr}_modules"
@@ -177,9 +203,10 @@ def registered_beside(site: Site, prefix: str) -> Iterator[Fix]:
     }:
         return
     held = site.written(target)
-    line = f"{site.written(target.value)}.{name} = {prefix}.ModuleList({held}.values())"
+    line = f"{site.written(target.value)}.{name} = {named[0]}({held}.values())"
     change = edits.insert_after(site.path, site.text, statement, line)
-    yield from fix(f"Register the modules of `{held}`, whose keys `nn.ModuleDict` does not take", [change])
+    title = f"Register the modules of `{held}`, whose keys `nn.ModuleDict` does not take"
+    yield from fix(title, [*named[1], change])
 
 
 def into_constructor(site: Site | None, name: str) -> Iterator[Fix]:

@@ -356,9 +356,10 @@ def empty_list(tree: ast.Module, statement: ast.Expr) -> ast.stmt | None:
     return None
 
 
-def nn_name(tree: ast.Module) -> str | None:
-    """How a file calls `torch.nn`."""
-    for node in tree.body:
+def nn_name(tree: ast.Module, *, deep: bool = False) -> str | None:
+    """How a file calls `torch.nn`; `deep` looks for imports in functions and branches as well."""
+    statements = list(ast.walk(tree)) if deep else tree.body
+    for node in statements:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "torch.nn" and alias.asname:
@@ -367,7 +368,7 @@ def nn_name(tree: ast.Module) -> str | None:
             for alias in node.names:
                 if alias.name == "nn":
                     return alias.asname or "nn"
-    for node in tree.body:
+    for node in statements:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name in ("torch", "torch.nn") and (alias.asname is None or alias.name == "torch"):

@@ -181,12 +181,13 @@ class Site:
             used = {n.id for n in ast.walk(ast.parse(expression, mode="eval")) if isinstance(n, ast.Name)}
         except SyntaxError:
             return False
-        line = getattr(self.statement or self.node, "lineno", 0)
+        statement = self.statement or self.node
+        here = getattr(statement, "lineno", 0), getattr(statement, "col_offset", 0)
         scope = self.scope
         stored = stores(scope)
         for name in used - parameters(scope):
             if name in stored:
-                if min(stored[name]) >= line:
+                if min(stored[name]) >= here:
                     return False
             elif scope is not self.source.tree and name not in stores(self.source.tree):
                 imported = any(
@@ -253,17 +254,18 @@ def parameters(scope: ast.AST) -> set[str]:
     return {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
 
 
-def stores(scope: ast.AST) -> dict[str, list[int]]:
-    """Names that a scope itself binds, with the lines."""
-    found: dict[str, list[int]] = {}
+def stores(scope: ast.AST) -> dict[str, list[tuple[int, int]]]:
+    """Names that a scope itself binds, with the lines and (byte) columns."""
+    found: dict[str, list[tuple[int, int]]] = {}
     for node in own_nodes(scope):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.setdefault(node.id, []).append(node.lineno)
+            found.setdefault(node.id, []).append((node.lineno, node.col_offset))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.setdefault(node.name, []).append(node.lineno)
+            found.setdefault(node.name, []).append((node.lineno, node.col_offset))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
-                found.setdefault(alias.asname or alias.name.partition(".")[0], []).append(node.lineno)
+                name = alias.asname or alias.name.partition(".")[0]
+                found.setdefault(name, []).append((node.lineno, node.col_offset))
     return found
 
 
