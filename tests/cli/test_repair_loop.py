@@ -1,5 +1,6 @@
 """The loop of `check --fix`: what a run does not prove is taken back. The program is played, not run."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,51 @@ def test_files_outside_the_working_directory_are_not_edited(tmp_path: Path) -> N
     repaired = Repair(played, Files(str(inside)), unsafe=True).repair(played.check())
     assert repaired.made == ()
     assert outside.read_text() == "# bad a -> good = 1\n"
+
+
+def test_each_file_that_is_not_edited_has_its_reason(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside.py", tmp_path / "work"
+    installed = inside / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    for file in (outside, inside / "own.py", installed / "package.py", inside / "late.py"):
+        file.write_text("x = 1\n")
+    (inside / "link.py").symlink_to(outside)
+    (inside / "second.py").symlink_to("own.py")
+    files = Files(str(inside))
+    late = files.began + 1
+    os.utime(inside / "late.py", ns=(late, late))
+    told = {
+        path: files.obstacle(path)
+        for path in (
+            "own.py",
+            "second.py",
+            "link.py",
+            str(outside),
+            "late.py",
+            ".venv/lib/site-packages/package.py",
+        )
+    }
+    assert [path for path, reason in told.items() if reason is None] == ["own.py", "second.py"]
+    assert "a link to a file outside the working directory" in (told["link.py"] or "")
+    assert "outside the working directory and is not edited; run from a folder above" in (
+        told[str(outside)] or ""
+    )
+    assert "changed while the program ran" in (told["late.py"] or "")
+    assert "installed package" in (told[".venv/lib/site-packages/package.py"] or "")
+
+
+def test_one_file_that_cannot_be_put_back_does_not_keep_the_others(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    one.write_text("a = 1\n")
+    two.write_text("b = 1\n")
+    files = Files(str(tmp_path))
+    files.read("one.py")
+    files.read("two.py")
+    files.write({"one.py": b"a = 2\n", "two.py": b"b = 2\n"})
+    one.write_text("a = 3  # by somebody else\n")
+    with pytest.raises(UserError, match="`one.py`: the file has changed meanwhile"):
+        files.write({})
+    assert (one.read_text(), two.read_text()) == ("a = 3  # by somebody else\n", "b = 1\n")
 
 
 def test_the_files_are_as_they_were_after_an_interruption(tmp_path: Path) -> None:

@@ -127,11 +127,9 @@ def outcome_of(
     for problem, fixes in zip(last.diagnostics, repaired.trial.fixes, strict=True):
         possible = [f for f in fixes if applicable(f, unsafe=True)]
         outside = [f for f in possible if not all(files.editable(e.path) for e in f.edits)]
-        if not files.editable(problem.location.path):
-            notes.append(
-                f"`{problem.location.path}` is outside the working directory and is not edited; "
-                "the call in your own code is the place for a remedy"
-            )
+        obstacle = files.obstacle(problem.location.path)
+        if obstacle is not None:
+            notes += [obstacle] if obstacle not in notes else []
         elif possible and not outside and not options.unsafe_fixes:
             more += not any(applicable(f, unsafe=False) for f in possible)
     if more:

@@ -144,6 +144,7 @@ class Files:
 
     #: variables of the runs
     environment: Mapping[str, str] = {}
+    writing = True
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -156,22 +157,36 @@ class Files:
         return os.path.join(self.root, path)
 
     def editable(self, path: str) -> bool:
-        """Whether a file may be edited: the user's own, below the working directory, writable."""
-        return self.own(path) and os.access(self.full(path), os.W_OK)
+        """Whether a file may be edited."""
+        return self.obstacle(path) is None
 
-    def own(self, path: str) -> bool:
-        """Whether a file is the user's own, below the working directory; an installed package never is."""
+    def obstacle(self, path: str) -> str | None:
+        """Why a file is not edited, and what to do instead; None when it is the user's own and can be written."""
         full = os.path.realpath(self.full(path))
         root = os.path.join(os.path.realpath(self.root), "")
-        if not full.startswith(root) or INSTALLED & set(full.removeprefix(root).split(os.sep)):
-            return False
-        return kind_of(full) == USER and os.path.isfile(full)
+        if not os.path.isfile(full):
+            return f"`{path}` is no file and is not edited"
+        if kind_of(full) != USER or INSTALLED & set(full.split(os.sep)):
+            return (
+                f"`{path}` belongs to an installed package and is not edited; "
+                "the call in your own code is the place for a remedy"
+            )
+        if not full.startswith(root):
+            where = f"`{path}` is outside the working directory"
+            if self.full(path).startswith(root):
+                where = f"`{path}` is a link to a file outside the working directory"
+            return f"{where} and is not edited; run from a folder above it to have it edited"
+        if self.writing and not os.access(full, os.W_OK):
+            return f"`{path}` is read-only and is not edited; `--diff` shows what would be"
+        if path not in self.present and self.began < os.stat(full).st_mtime_ns <= time.time_ns():
+            return f"`{path}` was changed while the program ran and is not edited; run it again"
+        return None
 
     def read(self, path: str) -> bytes:
         """The present bytes of a file.
 
         Raises:
-            UserError: it cannot be read, or is another one than the first run has read.
+            UserError: it cannot be read.
         """
         if path not in self.present:
             full = self.full(path)
@@ -220,15 +235,13 @@ class Files:
 class Unwritten(Files):
     """The same with nothing written to the program's files: the runs read the edited ones elsewhere."""
 
+    writing = False
+
     def __init__(self, root: str, folder: str) -> None:
         super().__init__(root)
         self.folder = folder
         self.manifest = os.path.join(folder, "instead.json")
         self.environment = {overlay.VARIABLE: self.manifest}
-
-    def editable(self, path: str) -> bool:
-        """Whether an edit may be proposed: the file need not be writable."""
-        return self.own(path)
 
     def write(self, changed: Mapping[str, bytes]) -> None:
         """What the next runs read in the place of the files."""
