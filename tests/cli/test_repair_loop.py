@@ -243,7 +243,7 @@ def test_one_file_that_cannot_be_put_back_does_not_keep_the_others(tmp_path: Pat
     files.read("two.py")
     files.write({"one.py": b"a = 2\n", "two.py": b"b = 2\n"})
     one.write_text("a = 3  # by somebody else\n")
-    with pytest.raises(UserError, match="`one.py`: the file has changed meanwhile"):
+    with pytest.raises(UserError, match=r"`one\.py`: the file has changed meanwhile"):
         files.write({})
     assert (one.read_text(), two.read_text()) == ("a = 3  # by somebody else\n", "b = 1\n")
 
