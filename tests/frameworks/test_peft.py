@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from samedevice import virtual_gpus
-from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of
+from tests.frameworks.running import assert_runs_as_on_the_cpu, found, line_of, run
 
 pytestmark = pytest.mark.torch
 
@@ -41,6 +41,9 @@ TARGETS = {"target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
         peft.PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
         peft.VeraConfig(r=2, **TARGETS),
         peft.OFTConfig(oft_block_size=4, **TARGETS),
+        peft.PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+        peft.PromptEncoderConfig(num_virtual_tokens=3, encoder_hidden_size=8, task_type="CAUSAL_LM"),
+        peft.LoraConfig(r=2, modules_to_save=["lm_head"], **TARGETS),
     ],
     ids=lambda config: f"{type(config).__name__}",
 )
@@ -64,6 +67,115 @@ def test_adapters_of_many_kinds_train_as_on_the_cpu(adapter: "peft.PeftConfig") 
     on_cpu = losses("cpu")
     with virtual_gpus(1):
         assert losses("cuda") == on_cpu
+
+
+HEAD = """
+import tempfile
+
+import torch
+import transformers
+from peft import AdaLoraConfig, LoraConfig, PeftModel, get_peft_model
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+targets = {"target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+
+
+def base():
+    transformers.set_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2
+    )
+    return transformers.LlamaForCausalLM(config).to(device)
+
+
+tokens = torch.tensor([[1, 5, 7, 9]], device=device)
+
+
+def train(model, after=lambda step: None):
+    # AdaLoRA's `ranknum` takes part in training on a GPU alone: a move makes a parameter of it.
+    weights = [p for n, p in model.named_parameters() if p.requires_grad and "ranknum" not in n]
+    optimizer = torch.optim.AdamW(weights, lr=1e-2)
+    for step in range(4):
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        after(step)
+        optimizer.zero_grad()
+        print(loss.item())
+"""
+
+LIVES = (
+    HEAD
+    + """
+model = get_peft_model(base(), LoraConfig(r=2, init_lora_weights=False, **targets))
+train(model)
+with tempfile.TemporaryDirectory() as folder:
+    model.save_pretrained(folder)
+    model = PeftModel.from_pretrained(base(), folder, low_cpu_mem_usage=True, is_trainable=True)
+    model.load_adapter(folder, adapter_name="second", low_cpu_mem_usage=True, is_trainable=True)
+model.set_adapter("second")
+train(model)
+model.add_weighted_adapter(["default", "second"], [0.5, 0.5], "both", combination_type="svd")
+model.set_adapter("both")
+with model.disable_adapter():
+    print(model(input_ids=tokens).logits.sum().item())
+print(model.merge_and_unload()(input_ids=tokens).logits.sum().item())
+adaptive = AdaLoraConfig(r=2, init_r=4, target_r=2, tinit=0, tfinal=1, deltaT=1, total_step=6, **targets)
+model = get_peft_model(base(), adaptive)
+train(model, model.base_model.update_and_allocate)
+"""
+)
+
+
+def test_adapters_are_loaded_through_meta_mixed_and_merged_as_on_the_cpu(tmp_path: Path) -> None:
+    script = tmp_path / "lives.py"
+    script.write_text(LIVES)
+    on_cpu, on_gpu = run(script), run(script, 1)
+
+    assert on_gpu.printed == on_cpu.printed
+    assert on_gpu.diagnostics == []
+
+
+MISTAKES = {
+    "an adapter made on meta is never filled": (
+        "meta-left",
+        """
+model = get_peft_model(base(), LoraConfig(r=2, **targets))
+model.add_adapter("second", LoraConfig(r=2, **targets), low_cpu_mem_usage=True)  # mistake
+model.set_adapter("second")
+train(model)
+""",
+    ),
+    "a state of the host takes the adapters' place": (
+        "moved-behind-your-back",
+        """
+model = get_peft_model(base(), LoraConfig(r=2, **targets))
+state = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+model.load_state_dict(state, assign=True)  # mistake
+train(model)
+""",
+    ),
+    "a change of weights is added on the host": (
+        "hardcoded-device",
+        """
+model = get_peft_model(base(), LoraConfig(r=2, init_lora_weights=False, **targets))
+layer = model.base_model.model.model.layers[0].self_attn.q_proj
+change = layer.get_delta_weight("default").cpu()  # mistake
+with torch.no_grad():
+    layer.base_layer.weight += change
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_line_of_a_mistake_with_adapters_is_found(mistake: str, tmp_path: Path) -> None:
+    rule, program = MISTAKES[mistake]
+
+    diagnostics = found(HEAD + program, tmp_path)
+
+    assert [(d.rule, d.location.line) for d in diagnostics] == [(rule, line_of(HEAD + program))]
 
 
 def test_adapters_follow_the_layers_of_a_model_spread_over_gpus(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ class AccumulatorOnCpu(Rule):
         born = culprit.born
         if (
             culprit is not stray
+            or scene.operands[0] is not stray  # what is added, not what it is added to
             or culprit.holder not in (Holder.LOCAL, Holder.GLOBAL)
             or not _in_place(scene)
         ):

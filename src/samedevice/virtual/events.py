@@ -13,7 +13,7 @@ from samedevice.virtual.devices import resolve
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.places import here
 from samedevice.virtual.provenance import Birth, ByIdentity, Happened, ModuleMade, ModuleMoved, reference
-from samedevice.virtual.tags import CPU, tag_of
+from samedevice.virtual.tags import CPU, META, UNSETTLED, device_index, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
@@ -84,6 +84,29 @@ def _watch_modules(patches: Patches, engine: "Engine") -> None:
     for name, replacement in (("to", to), ("cuda", cuda), ("cpu", cpu)):
         patches.set(module, name, _like(replacement, getattr(module, name)))
 
+    load = module.load_state_dict
+
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _device_of_parameters(self)
+        result = load(self, *args, **kwargs)
+        after = _device_of_parameters(self)
+        session.record(
+            Happened("module-state-loaded", here(2), reference(self), {"class_name": type(self).__name__})
+        )
+        # `assign=True` takes the loaded tensors themselves, wherever they are.
+        if before != after and UNSETTLED not in (before, after) and META not in (before, after):
+            record(self, after, "Module.load_state_dict")
+        return result
+
+    patches.set(module, "load_state_dict", _like(load_state_dict, load))
+
+
+def _device_of_parameters(module: Any) -> int:
+    """Where all parameters of a module are; UNSETTLED when it has none, or they are not together."""
+    with torch._C.DisableTorchFunction():
+        found = {device_index(parameter) for parameter in module.parameters()}
+    return found.pop() if len(found) == 1 else UNSETTLED
+
 
 def _watch_optimizers(patches: Patches, engine: "Engine") -> None:
     optimizer = torch.optim.Optimizer
@@ -101,17 +124,6 @@ def _watch_optimizers(patches: Patches, engine: "Engine") -> None:
 
     patches.set(optimizer, "__init__", watched("__init__", "optimizer-created"))
     patches.set(optimizer, "load_state_dict", watched("load_state_dict", "optimizer-state-loaded"))
-
-    load = torch.nn.Module.load_state_dict
-
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = load(self, *args, **kwargs)
-        session.record(
-            Happened("module-state-loaded", here(2), reference(self), {"class_name": type(self).__name__})
-        )
-        return result
-
-    patches.set(torch.nn.Module, "load_state_dict", _like(load_state_dict, load))
 
 
 def _watch_copies(patches: Patches, engine: "Engine") -> None:

@@ -6,6 +6,7 @@ for the ones assigned to `.grad`.
 """
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -15,11 +16,15 @@ from samedevice.virtual.fast import settle_gradients
 from samedevice.virtual.moves import move
 from samedevice.virtual.patches import Patches
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.tags import UNSETTLED, device_index, device_name, tag_of
+from samedevice.virtual.tags import META, UNSETTLED, device_index, device_name, tag_of
 
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
 
+_FOR_META: Final = re.compile(
+    r"(?P<head>Function (?P<name>\w+) returned an invalid gradient at index (?P<index>\d+) - "
+    r"expected device meta but got )cpu$"
+)
 #: on the node of a custom function: where its outputs are
 _OUTPUTS: Final = "_samedevice_outputs"
 
@@ -55,6 +60,13 @@ def install(patches: Patches, engine: "Engine") -> None:
 
     original_run = torch.autograd.graph._engine_run_backward
 
+    def running(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original_run(outputs, *args, **kwargs)
+        except RuntimeError as error:
+            _refuse_for_meta(engine, outputs, error)
+            raise
+
     def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not engine.active:
             return original_run(outputs, *args, **kwargs)
@@ -62,9 +74,9 @@ def install(patches: Patches, engine: "Engine") -> None:
             args = (_check_given(engine, outputs, args[0]), *args[1:])
         if engine.exact_backward or engine.alert is not None or _older_than_a_move(engine, outputs):
             with engine.exactly():
-                gradients = original_run(outputs, *args, **kwargs)
+                gradients = running(outputs, *args, **kwargs)
         else:
-            gradients = original_run(outputs, *args, **kwargs)
+            gradients = running(outputs, *args, **kwargs)
         inputs = args[3] if len(args) > 3 else kwargs.get("inputs")
         if gradients and inputs:
             settle_gradients(engine, inputs, gradients)
@@ -72,6 +84,45 @@ def install(patches: Patches, engine: "Engine") -> None:
 
     patches.set(torch.autograd.graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
+
+
+def _refuse_for_meta(engine: "Engine", outputs: Any, error: RuntimeError) -> None:
+    """A matrix product takes a meta tensor, on CUDA too; its gradient has no place to be.
+
+    Raises:
+        RuntimeError: as C++ has raised it, with the device that the gradient has.
+    """
+    found = _FOR_META.match(str(error))
+    roots = [edge.node if edges.is_edge(edge) else edge.grad_fn for edge in outputs]
+    if found is None or not roots:
+        return
+    with torch._C.DisableTorchFunction():
+        device = edges.device_of(outputs[0]) if edges.is_edge(outputs[0]) else device_index(outputs[0])
+        tensor = _without_data(roots, found["name"], int(found["index"]))
+    text = f"{found['head']}{device_name(device)}"
+    operands = () if tensor is None else (("self", tensor, META),)
+    engine.refuse(Refusal(RuntimeError, text, "meta", operands, device, 0, recoverable=False))
+
+
+def _without_data(roots: list[Any], name: str, index: int) -> torch.Tensor | None:
+    """The leaf on meta that a node of this name gives its gradient to."""
+    waiting, seen = list(roots), set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        following = [taker for taker, _ in node.next_functions]
+        if node.name() == name and index < len(following):
+            at = following[index]
+            while at is not None:
+                leaf = getattr(at, "variable", None)
+                if isinstance(leaf, torch.Tensor) and leaf.is_meta:
+                    return leaf
+                # `weight.t()` and its kin
+                at = at.next_functions[0][0] if at.next_functions else None
+        waiting += following
+    return None
 
 
 def _older_than_a_move(engine: "Engine", outputs: Any) -> bool:

@@ -258,7 +258,9 @@ class Particulars:
         if seat is not None and seat.host is not None and isinstance(seat.host.value, torch.nn.Module):
             extra["meta_persistent"] = seat.key not in seat.host.value._non_persistent_buffers_set
             top = self.holdings.top_of(seat.host.value)
-            made = self.holdings.made(top)
+            made, part = self.holdings.made(top), self.holdings.made(seat.host.value)
+            if made is not None and part is not None and not set(made.trail) <= set(part.trail):
+                made = part  # it came to the model later
             if made is not None and made.trail:
                 code, lasti = made.trail[-1]
                 for code, lasti in made.trail:
