@@ -81,6 +81,22 @@ def test_a_result_that_does_not_parse_is_refused():
         edit_bytes("a.py", b"x = f(1)\n", [edit(1, 8, 1, 9, "")])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_edit_that_would_lose_a_comment_is_refused(end):
+    data = 'x = f(  # why "é🙂"\n    1,\n)  # end\ny = 2\n'.replace("\n", end).encode()
+    with pytest.raises(EditError, match="a comment would be lost"):
+        edit_bytes("a.py", data, [edit(1, 5, 3, 2, "g(1)")])
+    edit_bytes("a.py", data, [edit(1, 5, 3, 2, 'g(  # why "é🙂"\n1)')])
+    edit_bytes("a.py", data, [edit(3, 4, 3, 9, "")])
+    edit_bytes("a.py", data, [edit(3, 2, 3, 9, "")])
+    # Lines that go elsewhere take theirs along.
+    edit_bytes("a.py", data, [edit(1, 1, 4, 1, ""), edit(5, 1, 5, 1, data.decode())])
+
+
+def test_a_number_sign_in_a_string_is_no_comment():
+    assert edit_bytes("a.py", b"x = '#' + y\n", [edit(1, 5, 1, 12, "y")]) == b"x = y\n"
+
+
 def test_a_keyword_given_twice_is_refused_although_the_parser_takes_it():
     with pytest.raises(EditError, match="keyword argument repeated"):
         edit_bytes("a.py", b"x = f(a=1)\n", [edit(1, 10, 1, 10, ", a=2")])

@@ -227,7 +227,8 @@ def into_constructor(site: Site | None, name: str) -> Iterator[Fix]:
     if used & local or init.body[-1].lineno == init.lineno:
         return
     name = f"{name}_" if name in taken else name
-    line = f"{own}.{name} = {' '.join(site.written(call).split())}"
+    written = site.written(call)
+    line = f"{own}.{name} = {ast.unparse(call) if len(written.splitlines()) > 1 else written}"
     yield from fix(
         f"Build it once, in `{around.name}.__init__`",
         [

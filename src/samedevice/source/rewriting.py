@@ -1,9 +1,11 @@
 """Edits applied to files: all edits of a fix or none, conflicts resolved by order, nothing else touched."""
 
 import ast
+import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from itertools import pairwise
 
 from samedevice.model.fix import Edit, Fix
@@ -172,6 +174,7 @@ def edit_bytes(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
         source = decode(data)
     except DecodingError as error:
         raise EditError(error.message) from None
+    check_keeps_comments(source.text, edits)
     new_text = apply_edits(source.text, with_line_ends(source.text, edits))
     check_compiles(new_text, source.text)
     return encode_back(source, data, new_text)
@@ -208,6 +211,32 @@ def line_end(text: str) -> str:
     if carriage < 0 or 0 <= newline < carriage:
         return "\n"
     return "\r\n" if newline == carriage + 1 else "\r"
+
+
+def check_keeps_comments(text: str, edits: Sequence[Edit]) -> None:
+    """Raises EditError when a comment would go with the code around it; an edit may take out a comment alone."""
+    spans = [(start, end) for start, end, _ in locate(text, edits) if "#" in text[start:end]]
+    if not spans:
+        return
+    index = LineIndex(text)
+    new = "\n".join(edit.new_text for edit in edits)
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    try:
+        for token in tokenize.generate_tokens(StringIO(text, newline="").readline):
+            if token.type == tokenize.COMMENT:
+                begin = index.starts[token.start[0] - 1] + token.start[1]
+                for span in spans:
+                    if span[0] <= begin < span[1]:
+                        found.setdefault(span, []).append((begin, begin + len(token.string)))
+    except (tokenize.TokenError, SyntaxError):
+        return  # whether it is Python at all is asked elsewhere
+    for (start, end), comments in found.items():
+        rest, at = "", start
+        for begin, stop in comments:
+            rest, at = rest + text[at:begin], stop
+        alone = not (rest + text[at:end]).strip()
+        if not alone and any(text[begin:stop] not in new for begin, stop in comments):
+            raise EditError("a comment would be lost")
 
 
 def check_compiles(new_text: str, old_text: str) -> None:
