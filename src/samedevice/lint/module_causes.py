@@ -97,7 +97,7 @@ def of_module(run: Run, found: Found, tensor: Tensor, owner: Instance) -> causes
             if causes.last_move(parent) is not None and causes.last_move(instance) is None:
                 move = causes.last_move(parent)
                 assert move is not None
-                cause = causes.Cause("module-added-after-move", causes.climb(birth, move))
+                cause = causes.Cause("module-added-after-move", set_apart(birth, move, found))
                 cause.created, cause.module_moved = birth, move
                 cause.name, cause.owner = instance.class_name, parent.class_name
                 return cause
@@ -123,6 +123,16 @@ def of_module(run: Run, found: Found, tensor: Tensor, owner: Instance) -> causes
                 return cause
         break
     return never_moved(found, instance)
+
+
+def set_apart(event: Event, other: Event, found: Found) -> Site:
+    """Where `event` is out of order with `other`, below the calls that lead to where the tensors meet."""
+    first = causes.climb(event, other)
+    path = causes.path_of(event)
+    leading = {id(site.node) for site in found.path}
+    nodes = [site.node for site in path]
+    below = path[nodes.index(first.node) :] if first.node in nodes else (first,)
+    return next((site for site in below if id(site.node) not in leading), first)
 
 
 def holder_attribute(holder: Instance, event: Event) -> str | None:
