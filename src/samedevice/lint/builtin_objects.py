@@ -68,17 +68,54 @@ def construct(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fr
 def distribution(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
     """`torch.distributions.<name>(...)`: samples are where the parameters are."""
     made = Instance(None, "torch.distributions", run.event("created", node, frame, name))
-    made.cells["#tensors"] = tuple(
-        t for a in (*args, *kwargs.values()) for o in options(a) if (t := tensor_of(o)) is not None
-    )
+    made.cells["#tensors"] = tuple(t for a in (*args, *kwargs.values()) for t in parameters_of(a))
     return made
+
+
+def parameters_of(value: Value) -> list[Tensor]:
+    """The tensors that an argument of a distribution brings: itself, or those of a distribution inside."""
+    found: list[Tensor] = []
+    for option in options(value):
+        tensor = tensor_of(option)
+        if tensor is not None:
+            found.append(tensor)
+        elif isinstance(option, Instance) and option.builtin == "torch.distributions":
+            found += held_by(option)
+    return found
+
+
+def held_by(made: Instance) -> tuple[Tensor, ...]:
+    """A distribution's parameters; none when the program has put others in their place."""
+    changed = any(not str(name).startswith("#") for name in made.cells)
+    return () if changed else made.cells.get("#tensors") or ()
+
+
+def divergence(run: Run, one: Value, other: Value, node: ast.AST, frame: Frame) -> Value:
+    """`kl_divergence(p, q)`: the parameters of both meet."""
+    if not (is_distribution(one) and is_distribution(other)):
+        return Unknown()
+    return among(run, [*parameters_of(one), *parameters_of(other)], "kl_divergence", node, frame)
+
+
+def is_distribution(value: Value) -> bool:
+    """Whether it is certainly a distribution of torch."""
+    return isinstance(value, Instance) and value.builtin == "torch.distributions"
+
+
+def among(run: Run, found: list[Tensor], operator: str, node: ast.AST, frame: Frame) -> Value:
+    """The result of what computes with all of some tensors."""
+    if not found:
+        return Unknown()
+    return tensors.check(
+        run, "iterator", node, f"torch.distributions.{operator}", [Operand(t, t, None) for t in found], frame
+    )
 
 
 def distribution_method(
     run: Run, owner: Instance, name: str, args: Args, node: ast.AST, frame: Frame
 ) -> Value:
     """`sample`, `log_prob` and the like."""
-    held: tuple[Tensor, ...] = owner.cells.get("#tensors") or ()
+    held = held_by(owner)
     known = [t for t in held if t.dev is not None and not t.dev.is_cpu] or list(held)
     if not known or name not in (
         "sample",
@@ -95,6 +132,9 @@ def distribution_method(
         "logits",
     ):
         return Unknown()
+    given = tensor_of(args[0]) if args else None
+    if given is not None and name in ("log_prob", "cdf", "icdf"):
+        return among(run, [*held, given], name, node, frame)
     result = known[0].derive(-1)
     if name in ("sample", "rsample"):
         result.batch = None

@@ -1,6 +1,7 @@
 """DataLoaders and datasets: what a batch is made of, and where it is."""
 
 import ast
+from typing import Final
 
 from samedevice.lint import meet
 from samedevice.lint.devices import CPU
@@ -48,6 +49,7 @@ def make_loader(run: Run, args: list[Value], kwargs: dict[str, Value], node: ast
     loader = Instance(None, LOADER, run.event("created", node, frame, "DataLoader"))
     loader.cells["#dataset"] = given.get("dataset", UNKNOWN)
     loader.cells["#given"] = {k: v for k, v in given.items() if k not in ("*",)}
+    drawn_on_host(run, given.get("generator"), node, frame)
     default = run.default
     shuffle = given.get("shuffle")
     if (
@@ -71,6 +73,32 @@ def make_loader(run: Run, args: list[Value], kwargs: dict[str, Value], node: ast
             culprit=loader.birth,
         )
     return loader
+
+
+#: samplers and their kin → at which place they take their generator
+SAMPLERS: Final = {
+    "utils.data.RandomSampler": 3,
+    "utils.data.WeightedRandomSampler": 3,
+    "utils.data.SubsetRandomSampler": 1,
+    "utils.data.random_split": 2,
+}
+
+
+def drawn_on_host(run: Run, generator: Value | None, node: ast.AST, frame: Frame) -> None:
+    """Loaders and samplers draw on the CPU unless the default device is another, whatever the data is for."""
+    from samedevice.lint.methods import generator_check
+
+    if run.default is not None and run.default.dev.is_cpu:
+        generator_check(run, generator, CPU, node, frame)
+
+
+def sampler(
+    run: Run, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST, frame: Frame
+) -> Value:
+    """`RandomSampler(data, generator=…)` and the like."""
+    at = SAMPLERS[name]
+    drawn_on_host(run, kwargs.get("generator", args[at] if len(args) > at else None), node, frame)
+    return Unknown(f"torch.{name}")
 
 
 def flag(given: dict[str, Value], name: str) -> bool:

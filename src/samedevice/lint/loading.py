@@ -29,6 +29,7 @@ CANONICAL_PREFIXES = (
     ("torch.nn.modules.", "torch.nn."),
     ("torch.utils.data.dataloader.", "torch.utils.data."),
     ("torch.utils.data.dataset.", "torch.utils.data."),
+    ("torch.utils.data.sampler.", "torch.utils.data."),
     ("torch._tensor.", "torch."),
     ("torch.functional.", "torch."),
     ("torch.autograd.function.", "torch.autograd."),

@@ -57,6 +57,8 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
         return recurrent_tool(run, name[13:], args, kwargs, node, frame)
     if name.startswith("distributions.") and name.rpartition(".")[2][:1].isupper():
         return builtin_objects.distribution(run, name, args, kwargs, node, frame)
+    if name in ("distributions.kl_divergence", "distributions.kl.kl_divergence") and len(args) == 2:
+        return builtin_objects.divergence(run, args[0], args[1], node, frame)
     if name.startswith("nn.init."):
         return args[0] if args else Unknown()
     if name.startswith("nn.") and name[3:] in MODULE_CLASSES:
@@ -389,6 +391,7 @@ def dataset(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fram
 
 def random_split(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: Frame) -> Value:
     """`random_split(dataset, lengths)`."""
+    loaders.sampler(run, name, args, kwargs, node, frame)
     part = dataset(run, "utils.data.Subset", args[:1], {}, node, frame)
     lengths = args[1] if len(args) > 1 else kwargs.get("lengths", UNKNOWN)
     if isinstance(lengths, Seq) and lengths.rest is None:
@@ -459,6 +462,7 @@ SPECIAL: dict[str, Handler] = {
     "utils.data.Subset": dataset,
     "utils.data.ConcatDataset": dataset,
     "utils.data.random_split": random_split,
+    **dict.fromkeys(("utils.data.RandomSampler", "utils.data.WeightedRandomSampler", "utils.data.SubsetRandomSampler"), loaders.sampler),
     "amp.GradScaler": scaler,
     "cuda.amp.GradScaler": scaler,
     "is_tensor": is_tensor,

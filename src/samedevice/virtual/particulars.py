@@ -15,7 +15,8 @@ from samedevice.virtual.holdings import Holdings
 from samedevice.virtual.placements import Placements
 from samedevice.virtual.provenance import Happened, ModuleMoved, Session
 from samedevice.virtual.refusal import Refusal
-from samedevice.virtual.steps import alive, step_of_event, step_of_statement
+from samedevice.virtual.steps import alive, spot_of_place, step_at, step_of_event, step_of_statement
+from samedevice.virtual.surface import generators
 from samedevice.virtual.tags import META, device_name, tag_of
 from samedevice.virtual.tool_hooks import ToolHooks
 
@@ -178,8 +179,12 @@ class Particulars:
                             node, self.spot.filename, Action.CREATED, "torch.Generator"
                         )
         if generator is not None and "generator_made" not in extra:
+            made_at = generators.made_at(generator)
+            spot = None if made_at is None else spot_of_place(made_at)
             step = self._made_by_attribute(generator)
-            if step is not None:
+            if spot is not None:
+                extra["generator_made"] = step_at(spot, Action.CREATED, "torch.Generator")
+            elif step is not None:
                 extra["generator_made"] = step
         extra["generator_wanted"] = device_name(self.refusal.common).partition(":")[0]
 

@@ -18,6 +18,7 @@ import torch
 from samedevice.virtual import check
 from samedevice.virtual.machine import Machine
 from samedevice.virtual.patches import Patches
+from samedevice.virtual.places import Place, here
 from samedevice.virtual.refusal import Refusal
 from samedevice.virtual.tags import CPU
 
@@ -180,6 +181,7 @@ class DefaultGenerator(Generator):
 def _claim(cls: Any, where: torch.device) -> Any:
     generator = _Generator.__new__(cls)
     generator._where = where
+    generator._made_at = here(2)
     _claimed[generator._cdata] = generator
     return generator
 
@@ -249,6 +251,12 @@ def _draws_nothing(func: Any, args: tuple[Any, ...]) -> bool:
         if isinstance(value, (list, tuple)):
             return 0 in value
     return bool(args) and func._schema.name == "aten::randperm" and args[0] == 0
+
+
+def made_at(generator: Any) -> Place | None:
+    """Where a virtual GPU's generator was made, None for the CPU's, which keep nothing."""
+    found = None if generator is None else getattr(claimed(generator), "_made_at", None)
+    return found if isinstance(found, Place) else None
 
 
 def claimed(generator: Any) -> Any:
