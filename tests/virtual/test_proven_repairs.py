@@ -147,8 +147,21 @@ print(Net().to("cuda")(torch.ones(1, 2, device="cuda")).shape)
     1,
 )
 
+PROGRAMS["two alike on one line"] = (
+    "factory-without-device",
+    """\
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = torch.nn.Linear(3, 3).to(device)
+x, y = torch.ones(2, 3), torch.ones(2, 3)
+print((net(x) - y).shape)
+""",
+    1,
+)
+
 #: what a repair of these programs must read
 WRITTEN = {
+    "two alike on one line": "x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device)\n",
     "an average that is updated in place": "            mean.data.lerp_(value.to(mean.device).data, 0.1)\n",
     "modules by keys that are methods": "        self.heads_modules = nn.ModuleList(self.heads.values())\n",
     "a worker that moves both parts": "    x, y = x.to(device), y.to(device)\n",

@@ -22,8 +22,8 @@ ALTERED = (
     "that were not before"
 )
 
-#: an edit that is made for a problem, by what it writes: its place moves with the lines
-Attempt = tuple[Identity, tuple[str, ...]]
+#: an edit that is made for a problem, by what it writes in which columns: its place moves with the lines
+Attempt = tuple[Identity, tuple[tuple[int, str], ...]]
 
 
 class Runs(Protocol):
@@ -296,8 +296,8 @@ def may_alter(problems: Iterable[Diagnostic]) -> bool:
 
 
 def attempt(problem: Diagnostic, fix: Fix) -> Attempt:
-    """A problem with what an edit would write."""
-    return identity(problem), tuple(edit.new_text for edit in fix.edits)
+    """A problem with what an edit would write; of two alike on one line each is one of its own."""
+    return identity(problem), tuple((edit.start.column, edit.new_text) for edit in fix.edits)
 
 
 def same_call(one: Diagnostic, other: Diagnostic) -> bool:
