@@ -152,10 +152,16 @@ def explain(results: dict[str, Result]) -> None:
                 break
 
 
+def spread(names: list[str], most: int) -> list[str]:
+    """At most so many of the names, evenly over all; every one of them if `most` is 0."""
+    step = -(-len(names) // most) if most else 1
+    return names[::step]
+
+
 def judge(file: Path, options: argparse.Namespace) -> dict[str, Result]:
     """Run one file for "cuda", and what failed for "cpu"."""
     runner = Runner(file, "cuda", options)
-    names = [name for name in runner.listed() if re.search(options.only, name)]
+    names = spread([name for name in runner.listed() if re.search(options.only, name)], options.sample)
     chunks = [names[i : i + options.chunk] for i in range(0, len(names), options.chunk)]
     results: dict[str, Result] = {}
     with ThreadPoolExecutor(options.processes) as pool:
@@ -221,6 +227,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--chunk", type=int, default=200, help="tests a process")
     parser.add_argument("--timeout", type=int, default=30, help="seconds a test")
+    parser.add_argument(
+        "--sample", type=int, default=0, metavar="N", help="at most N tests a file, evenly spread"
+    )
     parser.add_argument("--every-class", action="store_true", help="those that name no device too")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write each test's outcome")
     options = parser.parse_args()

@@ -257,6 +257,18 @@ def test_gradients_that_cpp_makes_are_where_their_tensors_are() -> None:
         assert str(x.grad.device) == "cuda:1"
 
 
+def test_a_backward_pass_on_the_cpu_after_one_on_the_gpu_stays_on_the_cpu(gpus: Any) -> None:
+    kept = {}
+    for device in ("cuda", "cpu"):
+        x = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+        moved = x.clone().to("cpu" if device == "cuda" else device)  # Python takes part from here on
+        loss = torch.nn.functional.l1_loss(x, torch.zeros(2, device=device), reduction="none")
+        loss.backward(torch.ones(2, device=device))
+        kept[device] = (x.grad.tolist(), x.grad.device.type, moved.device.type)
+
+    assert kept == {"cuda": ([1.0, 1.0], "cuda", "cpu"), "cpu": ([1.0, 1.0], "cpu", "cpu")}
+
+
 def test_custom_functions_see_gradients_on_the_gpu() -> None:
     seen = []
 

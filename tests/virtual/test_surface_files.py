@@ -104,6 +104,33 @@ def test_copies_and_pickles_stay_on_their_gpu(gpus: Any) -> None:
     assert {str(twin.device) for twin in twins} == {"cuda:1"}
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_are_saved_pickled_and_mapped(gpus: Any, layout: Any) -> None:
+    x = torch.eye(3, device="cuda:1").to_sparse(layout=layout)
+    file = io.BytesIO()
+    torch.save({"x": x}, file)
+    written = file.getvalue()
+
+    again = torch.load(io.BytesIO(written))["x"]
+    mapped = torch.load(io.BytesIO(written), map_location="cpu")["x"]
+    pickled = pickle.loads(pickle.dumps(x))
+
+    assert [str(t.device) for t in (again, mapped, pickled)] == ["cuda:1", "cpu", "cuda:1"]
+    assert all(t.layout == layout and t.to_dense().sum() == 3 for t in (again, mapped, pickled))
+    assert b"samedevice" not in written
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_a_deep_copy_of_a_sparse_tensor_is_where_the_tensor_is(gpus: Any) -> None:
+    x = torch.eye(3, device="cuda:1").to_sparse()
+    x.note = "mine"
+
+    twin = copy.deepcopy(x)
+
+    assert (str(twin.device), twin.note, str((twin + x).device)) == ("cuda:1", "mine", "cuda:1")
+
+
 def test_storages_say_where_they_are_and_can_be_moved(gpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # PyTorch warns once in a process.
     monkeypatch.delattr(torch.storage._warn_typed_storage_removal, "has_warned", raising=False)

@@ -24,6 +24,13 @@ CALLS = {
         torch.tensor([[0.5, 0.25]], dtype=HALF, device=d), torch.tensor([0], device=d)
     ),
     "polygamma": lambda d: torch.polygamma(1, torch.ones(2, dtype=HALF, device=d)),
+    "abs of truths": lambda d: torch.tensor([True, False], device=d).abs(),
+    "trace of truths": lambda d: torch.ones(3, 3, dtype=torch.bool, device=d).trace(),
+    "rfft": lambda d: torch.view_as_real(torch.fft.rfft(torch.ones(2, dtype=HALF, device=d))),
+    "irfft": lambda d: torch.fft.irfft(torch.fft.rfft(torch.ones(2, dtype=HALF, device=d))),
+    "sum of complex": lambda d: torch.view_as_real(torch.ones(2, dtype=torch.complex32, device=d).sum()),
+    "exp in place": lambda d: torch.view_as_real(torch.zeros(1, dtype=torch.complex32, device=d).exp_()),
+    "abs of complex": lambda d: torch.tensor([3 + 4j], dtype=torch.complex32, device=d).abs(),
 }
 EXPECTED = {
     "histc": [1, 2, 0, 1],
@@ -32,8 +39,21 @@ EXPECTED = {
     "interpolate": [1.0] * 4,
     "multi_margin_loss": [0.375],
     "polygamma": [1.64453125] * 2,
+    "abs of truths": [True, False],
+    "trace of truths": [3],
+    "rfft": [2.0, 0.0, 0.0, 0.0],
+    "irfft": [1.0, 1.0],
+    "sum of complex": [2.0, 0.0],
+    "exp in place": [1.0, 0.0],
+    "abs of complex": [5.0],
 }
-TYPES = {"histc": torch.int64, "histc as a method": torch.int32, "interpolate": torch.bfloat16}
+TYPES = {
+    "histc": torch.int64,
+    "histc as a method": torch.int32,
+    "interpolate": torch.bfloat16,
+    "abs of truths": torch.bool,
+    "trace of truths": torch.int64,
+}
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -50,6 +70,18 @@ def test_a_gpu_computes_it_and_the_result_is_there(call: str, exact: bool) -> No
 def test_the_cpu_goes_on_refusing() -> None:
     with virtual_gpus(1), pytest.raises(NotImplementedError, match="histogram_cpu"):
         torch.histc(torch.tensor([0, 1]), bins=2)
+
+
+def test_an_operand_in_place_is_the_result() -> None:
+    with virtual_gpus(1):
+        x = torch.full((3,), 0.5, dtype=HALF, device="cuda")
+        same = F.rrelu(-x, training=False, inplace=True)
+        z = torch.ones(2, dtype=torch.complex32, device="cuda")
+        given = z.div_(2)
+
+        assert (same.dtype, same.device.type) == (HALF, "cuda")
+        assert given is z
+        assert torch.view_as_real(z).flatten().tolist() == [0.5, 0.0, 0.5, 0.0]
 
 
 def test_gradients_have_the_type_of_what_they_belong_to() -> None:

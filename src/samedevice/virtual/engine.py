@@ -189,7 +189,7 @@ class Engine(Tagger):
     def _device_without_operands(self, state: ThreadState, func: Any, operands: list[torch.Tensor]) -> int:
         """Where a factory's result is when C++ called it and named nothing."""
         if operands:
-            return state.last_device if state.last_device >= 0 else UNSETTLED
+            return UNSETTLED
         if state.call is not None:
             device = self.device_of_call(state.call)
             return CPU if device is None else device

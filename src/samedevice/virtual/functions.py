@@ -46,8 +46,6 @@ class Functions:
             self.table.setdefault(func, self._normalise)
         for func in values_read.READING:
             self.table.setdefault(func, self._read)
-        for func in widened.FUNCTIONS:
-            self.table.setdefault(func, self._widened)
         for func in fast.TRANSPARENT:
             self.table.setdefault(func, _as_it_is)
 
@@ -67,17 +65,22 @@ class Functions:
 
     def _untabled(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         engine = self.engine
-        if (kwargs and kwargs.get("device") is not None) or (
-            _device.CURRENT_DEVICE is not None and func in _device._device_constructors()
-        ):
-            return creation.create(engine, func, args, kwargs)
-        if kwargs and kwargs.get("pin_memory"):
-            return creation.pinned_factory(engine, func, args, kwargs)
-        if engine.state.exact:
-            return engine.plain(func, args, kwargs)
-        if engine.alert is not None:
-            return self.exact(func, args, kwargs)
-        return self.fast.call(func, args, kwargs)
+        try:
+            if (kwargs and kwargs.get("device") is not None) or (
+                _device.CURRENT_DEVICE is not None and func in _device._device_constructors()
+            ):
+                return creation.create(engine, func, args, kwargs)
+            if kwargs and kwargs.get("pin_memory"):
+                return creation.pinned_factory(engine, func, args, kwargs)
+            if engine.state.exact:
+                return engine.plain(func, args, kwargs)
+            if engine.alert is not None:
+                return self.exact(func, args, kwargs)
+            return self.fast.call(func, args, kwargs)
+        except RuntimeError as error:
+            if not widened.concerns(engine, func, args, kwargs, error):
+                raise
+        return widened.call(engine, self._untabled, func, args, kwargs)
 
     def _draw(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function that draws random numbers: seeding a GPU asks later whether it has drawn."""
@@ -99,10 +102,6 @@ class Functions:
         except RuntimeError as error:
             values_read.refuse_without_data(engine, args, error)
             raise
-
-    def _widened(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function that CUDA computes in dtypes for which the CPU has no kernel."""
-        return widened.call(engine, self._untabled, func, args, kwargs)
 
     def exact(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call through the exact tier."""

@@ -41,6 +41,10 @@ class Tag:
         self.pinned = pinned
         self.nbytes = nbytes
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tag":
+        # Copying a tensor without a storage copies its attributes; the copy is where the original is.
+        return self
+
 
 PLAIN: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 

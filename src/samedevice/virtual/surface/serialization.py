@@ -1,4 +1,8 @@
-"""`torch.load` on virtual GPUs; `torch.save` needs nothing but storages that know their device."""
+"""`torch.load` and `torch.save` on virtual GPUs: what is written knows nothing of us.
+
+Storages know their device. A tensor without a storage (the sparse layouts) carries its tag itself, among the
+attributes that pickling takes along.
+"""
 
 from typing import Any
 
@@ -13,7 +17,18 @@ from samedevice.virtual.tags import ATTRIBUTE, CPU
 
 
 def install(patches: Patches, engine: Any) -> None:
-    """Remember of each storage that it came from a file."""
+    """Remember of each storage that it came from a file; write no tag."""
+    state_of = torch._utils._get_obj_state
+
+    def get_obj_state(obj: Any) -> Any:
+        state = state_of(obj)
+        attributes = state[0] if isinstance(state, tuple) else state
+        if not isinstance(attributes, dict) or ATTRIBUTE not in attributes:
+            return state
+        own = {name: value for name, value in attributes.items() if name != ATTRIBUTE}
+        return (own, *state[1:]) if isinstance(state, tuple) else own
+
+    patches.set(torch._utils, "_get_obj_state", get_obj_state)
     real = torch.serialization._get_restore_location
 
     def get_restore_location(map_location: Any) -> Any:
