@@ -159,8 +159,60 @@ print((net(x) - y).shape)
     1,
 )
 
+PROGRAMS["a reset behind a decorator"] = (
+    "factory-without-device",
+    """\
+import functools
+import torch
+
+def counted(method):
+    @functools.wraps(method)
+    def wrapper(self, *args):
+        self.calls = getattr(self, "calls", 0) + 1
+        return method(self, *args)
+    return wrapper
+
+class Tally:
+    def __init__(self, where):
+        self._device = where
+        self.reset()
+
+    @counted
+    def reset(self):
+        self.total = torch.zeros(3)
+
+    @counted
+    def update(self, x):
+        self.total += x
+
+tally = Tally(torch.device("cuda", 0))
+tally.update(torch.ones(3, device="cuda"))
+print(tally.total.tolist())
+""",
+    1,
+)
+
+PROGRAMS["a scale that both operands are divided by"] = (
+    "factory-without-device",
+    """\
+import torch
+
+def near(a, b, scale):
+    return torch.cdist(a / scale, b / scale)
+
+def kernel(scales, device=None):
+    scale = torch.tensor(scales, device=device)
+    return lambda a, b: near(a, b, scale)
+
+x = torch.ones(2, 3, device="cuda")
+print(kernel([1.0, 2.0, 3.0])(x, x).shape)
+""",
+    1,
+)
+
 #: what a repair of these programs must read
 WRITTEN = {
+    "a reset behind a decorator": "self.total = torch.zeros(3, device=self._device)\n",
     "two alike on one line": "x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device)\n",
     "an average that is updated in place": "            mean.data.lerp_(value.to(mean.device).data, 0.1)\n",
     "modules by keys that are methods": "        self.heads_modules = nn.ModuleList(self.heads.values())\n",

@@ -123,9 +123,18 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
     ]
     partners.sort(key=lambda text: (text.endswith((".weight.device", ".bias.device")), ".bias." in text))
     choices = dict.fromkeys([*partners, *beside, *weights, *called, *known])
+    every = _in_statement(site, text) or found
     for device in list(choices)[:MOST_DEVICES]:
-        changes = [e for node in found for e in edits.method_call(site.path, site.text, node, to(device))]
+        changes = [e for node in every for e in edits.method_call(site.path, site.text, node, to(device))]
         yield from fix(f"Move it to `{device}` where it is used", changes)
+
+
+def _in_statement(site: Site, text: str) -> list[ast.expr]:
+    """All reads of a name or attribute in the statement of the failing call: the next one would fail as well."""
+    statement = site.statement
+    if statement is None or hasattr(statement, "body") or not is_path(text):
+        return []
+    return same_expressions(site.at(statement), text)
 
 
 def is_own_part(node: ast.expr) -> bool:

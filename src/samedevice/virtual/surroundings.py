@@ -59,7 +59,10 @@ def _methods(value: Any) -> Iterator[CodeType]:
     """The code of the functions of an object's class and its bases."""
     for kind in type(value).__mro__:
         for function in vars(kind).values():
-            code = getattr(getattr(function, "__func__", function), "__code__", None)
+            inner = getattr(function, "__func__", function)
+            while hasattr(inner, "__wrapped__"):
+                inner = inner.__wrapped__
+            code = getattr(inner, "__code__", None)
             if isinstance(code, CodeType):
                 yield code
 
@@ -80,8 +83,8 @@ def _in_namespace(names: Any, wanted: str) -> list[tuple[str, str]]:
             own = instance_dict(value)
             if isinstance(value, type) or type(value).__name__ == "module":
                 continue
-            for attribute in ("device", "dev"):
-                if is_device(own.get(attribute), wanted):
+            for attribute, held in list(own.items())[:MOST_NAMES]:
+                if attribute.strip("_") in ("device", "dev") and is_device(held, wanted):
                     devices.append((f"{name}.{attribute}", "device"))
             if name == "self":
                 plain = [a for a, v in list(own.items())[:MOST_NAMES] if is_tensor(v) and _at(v, wanted)]
