@@ -7,13 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samedevice.model.fix import Point
-from samedevice.source.lines import LineIndex, split_lines
+from samedevice.source.lines import LineIndex, lines_of, split_lines
 
 TEXTS = st.text(alphabet=st.sampled_from("ab\n\r\f\x0b\x1c\u2028é"), max_size=40)
 
 
 def test_form_feeds_and_unicode_separators_end_no_line():
     assert split_lines("a\x0cb\u2028c\nd") == ["a\x0cb\u2028c\n", "d"]
+
+
+@given(TEXTS)
+def test_lines_without_their_ends_are_as_many(text):
+    assert lines_of(text) == [line.rstrip("\r\n") for line in split_lines(text)]
 
 
 @given(TEXTS)

@@ -21,6 +21,7 @@ from samedevice.program.frames import (
     text_of,
     tree_of,
 )
+from samedevice.source.lines import lines_of
 
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>")
 
@@ -220,7 +221,7 @@ def _shows(file: str, frame: TextFrame) -> bool:
         return True
     try:
         with open(file, encoding="utf-8", errors="replace") as stream:
-            lines = stream.read().splitlines()
+            lines = lines_of(stream.read())
     except OSError:
         return False
     if not 0 < frame.line <= len(lines):

@@ -15,6 +15,7 @@ from samedevice.program.files import START
 from samedevice.report.excerpt import Files
 from samedevice.report.layout import Line, Span, wrap
 from samedevice.report.text import diagnostic_lines
+from samedevice.source.lines import lines_of
 from samedevice.source.rewriting import rewrite, unified_diff
 
 #: files whose functions raise because another exception was not the expected one
@@ -114,7 +115,7 @@ def diff_lines(fix: Fix) -> list[Line]:
     done = rewrite([fix], read)
     lines: list[Line] = [()] if done.contents else []
     for path, new in done.contents.items():
-        for text in unified_diff(path, old[path], new).splitlines():
+        for text in lines_of(unified_diff(path, old[path], new)):
             lines.append((Span(text, _DIFF_STYLES.get(text[:1], "")),))
     return lines
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from samedevice.model.diagnostic import Location
 from samedevice.report.layout import Line, Span, cells, cut
+from samedevice.source.lines import lines_of
 
 #: the lines of a file (or of a notebook's cell), None when it cannot be read
 ReadLines = Callable[[str, int | None], Sequence[str] | None]
@@ -31,10 +32,10 @@ class Files:
         try:
             if cell is not None:
                 text = json.loads(path.read_text(encoding="utf-8"))["cells"][cell - 1]["source"]
-                return (text if isinstance(text, str) else "".join(text)).splitlines()
+                return lines_of(text if isinstance(text, str) else "".join(text))
             # Only program text: an excerpt of a binary or of a log would mislead.
             with tokenize.open(path) as file:
-                return file.read().splitlines()
+                return lines_of(file.read())
         except (OSError, SyntaxError, ValueError, LookupError, TypeError):
             return None
 

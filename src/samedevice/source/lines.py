@@ -39,6 +39,12 @@ class LineIndex:
         return Point(line, offset - self.starts[line - 1] + 1)
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of `text` without their line ends, as Python's parser counts them."""
+    lines = LINE_END.split(text)
+    return lines if lines[-1] else lines[:-1]
+
+
 def split_lines(text: str) -> list[str]:
     """The lines of `text` with their line ends, as Python's parser counts them."""
     starts = LineIndex(text).starts
