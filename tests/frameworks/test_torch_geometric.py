@@ -38,6 +38,29 @@ model = GCNConv(3, 2).to(device)
 cross_entropy(model(data.x, ring), data.y).backward()
 """,
     ),
+    "normalised edges are kept from a call on the CPU": (
+        "cached-on-first-device",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(3, 2, cached=True)
+
+    def forward(self, x, edges):
+        return self.conv(x, edges)
+
+
+def describe(model, x, edges):
+    with torch.no_grad():
+        return model(x, edges).shape
+
+
+x, edges, model = torch.randn(4, 3), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), Net()
+describe(model, x, edges)  # mistake
+model = model.to(device)
+model(x.to(device), edges.to(device)).sum().backward()
+""",
+    ),
     "weights of the edges are made in forward": (
         "index-on-other-device",
         """

@@ -236,6 +236,8 @@ class Operand:
         host_made: where the (non-module) object that holds it was made.
         in_global: it is reached from a module-level variable.
         memoized: the function that made it keeps its results (`functools.cache`).
+        holder_package: the installed package whose class holds it as an attribute.
+        used_before: the call that used the holding module before it moved, for a package's class.
     """
 
     name: str
@@ -267,6 +269,8 @@ class Operand:
     host_made: Step | None = None
     in_global: bool = False
     memoized: bool = False
+    holder_package: str | None = None
+    used_before: Step | None = None
 
     @property
     def origin(self) -> "Operand":

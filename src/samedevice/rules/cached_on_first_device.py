@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.model.scene import Action, Holder, Operand, Scene, Step
 from samedevice.rules import mending, mending_modules
 from samedevice.rules.questions import birth, called, candidates, is_mixed, story, to_gpu, wanted
 from samedevice.rules.reading import told
@@ -105,6 +105,8 @@ class CachedOnFirstDevice(Rule):
             )
         if culprit.holder is not Holder.ATTRIBUTE:
             return self._global_cache(culprit, scene)
+        if culprit.used_before is not None:
+            return self._in_package(culprit, culprit.used_before, scene)
         kept = culprit.kept
         method = None if kept is None else kept.function_name
         if kept is None or kept.location is None or method is None or method in SETUP or born is None:
@@ -132,6 +134,26 @@ class CachedOnFirstDevice(Rule):
                 (move, f"the module moves to {move.device if move else wanted(scene)} here; the cache stays"),
             ),
             help="Compare the cache's device before using it, register it as a buffer, or drop it when the module moves",
+        )
+
+    @staticmethod
+    def _in_package(culprit: Operand, used: Step, scene: Scene) -> Recognition | None:
+        """A package's module that was called before it moved, and keeps what it computed then."""
+        move = to_gpu(culprit.host_moves)
+        if move is None or used.location is None:
+            return None
+        return Recognition(
+            message=f"`{culprit.holder_class}` of {culprit.holder_package} keeps `{culprit.attribute}` on {culprit.device} from a call before the model moved, and uses it on {wanted(scene)} now",
+            location=used.location,
+            confidence=Confidence.LIKELY,
+            evidence=story(
+                scene,
+                birth(culprit),
+                (used, "the model is used here, before it moves"),
+                (move, f"the model moves to {move.device} here; what the package keeps stays"),
+            ),
+            help=f"Use the model only after it has moved to {wanted(scene)}, or make it forget what it keeps",
+            cause=("used-before", used.location.path, used.location.line),
         )
 
     def _global_cache(self, culprit: Operand, scene: Scene) -> Recognition | None:

@@ -18,6 +18,7 @@ from samedevice.program.frames import (
 from samedevice.program.owners import Seat
 from samedevice.program.values import evaluate_in, is_module
 from samedevice.virtual.constructors import Constructors, is_unknown
+from samedevice.virtual.earlier import fills_in_use, package_of_class, used_before
 from samedevice.virtual.entries import is_record, names_in, read_entry
 from samedevice.virtual.holdings import Holdings, is_data, keeping
 from samedevice.virtual.placements import Placements
@@ -120,9 +121,11 @@ class OperandReader:
     def _kept_between(self, birth: Birth, root: Birth) -> tuple[Seat, Birth] | None:
         """What an object keeps of the way from a root that is gone to a tensor derived from it.
 
-        A cache of angles: `angles.cos()` was computed from the cache, whose own roots it has.
+        A cache of angles: `angles.cos()` was computed from the cache, whose own roots it has. Or what a function
+        hands on by name: in a loss, `-target` was computed from it.
         """
         best: tuple[int, int, Seat, Birth] | None = None
+        handed: list[tuple[Seat, Birth]] = []
         for kept, seats in self.holdings.by_birth.items():
             if (
                 kept.action is not Action.DERIVED
@@ -136,6 +139,10 @@ class OperandReader:
             key = (-len(kept.parents), seat.depth)
             if _owned(seat) and (best is None or key < best[:2]):
                 best = (*key, seat, kept)
+            elif seat.frame >= 0 and _is_local(seat) and seat.chain()[0].key in self._read_in(seat.frame):
+                handed.append((seat, kept))
+        if best is None and len(handed) == 1:
+            return handed[0]
         return None if best is None else best[2:]
 
     def _operand(
@@ -154,13 +161,16 @@ class OperandReader:
         holder = Holder.TEMPORARY if seat is None else _holder(seat)
         module = None
         host_moves: tuple[Step, ...] = ()
+        package = before = None
         if seat is not None and holder in (Holder.PARAMETER, Holder.BUFFER) and host is not None:
             module = self.holdings.fact(host.value)
         elif seat is not None and holder is Holder.ATTRIBUTE and host is not None and is_module(host.value):
             module = self.holdings.fact(host.value)
-            host_moves = tuple(
-                step_of_event(m) for m in self.holdings.moves_of(host.value) if m.seq > _first_order(birth)
-            )
+            later = [m for m in self.holdings.moves_of(host.value) if m.seq > _first_order(birth)]
+            host_moves = tuple(step_of_event(m) for m in later)
+            package = package_of_class(type(host.value))
+            if later and package is not None and fills_in_use(type(host.value), seat.attribute):
+                before = None if self._made_with(host.value, birth) else used_before(later[0])
         decision, placed = self.placements.placing(birth, None if host is None else host.value, holder)
         if module is not None and holder is not Holder.ATTRIBUTE:
             module = replace(module, decision=decision)
@@ -193,7 +203,15 @@ class OperandReader:
             stored_in=self._stored_in(seat, holder),
             host_made=self._host_made(seat, holder),
             memoized=_is_memoized(birth),
+            holder_package=package,
+            used_before=before,
         )
+
+    def _made_with(self, module: Any, birth: Birth | None) -> bool:
+        """The tensor was born while the module was constructed."""
+        made = self.holdings.made(module)
+        place = None if birth is None else birth.place
+        return made is not None and place is not None and (place.code, place.lasti) in made.trail
 
     def _stored_in(self, seat: Seat | None, holder: Holder) -> tuple[str, ...]:
         if seat is None or holder is not Holder.ATTRIBUTE or seat.host is None or seat.attribute is None:
