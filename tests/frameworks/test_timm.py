@@ -44,11 +44,11 @@ average.update(model)
 """,
     ),
     "mixed targets stay where the labels were": (
-        "device-mismatch",
+        "target-not-moved",
         """
 model = model.cuda()
-images, targets = Mixup(num_classes=3)(images, labels)  # mistake
-loss = SoftTargetCrossEntropy()(model(images.cuda()), targets)
+images, targets = Mixup(num_classes=3)(images, labels)
+loss = SoftTargetCrossEntropy()(model(images.cuda()), targets)  # mistake
 """,
     ),
 }

@@ -42,13 +42,23 @@ def read_entry(holdings: Holdings, seat: Seat, frame: FrameType) -> Entry | None
     reaching = b.reaching(scope, name, line, filename)
     if not reaching:
         return Entry(seat.path, used, function=frame.f_code.co_name)
-    first = reaching[0]
+    first = _before_recomputed(reaching[0], scope, name, filename)
     how, source, loader = _how(first, frame, scope)
     bound = None
     if first.how != "parameter":
         bound = step_of_statement(first.node, filename, Action.ASSIGNED, first.how)
     beside = _moved_beside(holdings, first, name, seat, frame)
     return Entry(seat.path, used, bound, how, source, loader, beside, frame.f_code.co_name)
+
+
+def _before_recomputed(binding: b.Binding, scope: Any, name: str, filename: str) -> b.Binding:
+    """The binding behind those that compute a name anew from itself: `y = one_hot(y, 10)`."""
+    while binding.how == "assign" and binding.whole and name in names_in(binding.value):
+        earlier = b.reaching(scope, name, binding.line, filename)
+        if not earlier or earlier[0].line >= binding.line:
+            break
+        binding = earlier[0]
+    return binding
 
 
 def _how(binding: b.Binding, frame: FrameType, scope: Any) -> tuple[str, str | None, bool]:
