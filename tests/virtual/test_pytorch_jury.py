@@ -2,12 +2,15 @@
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch.utils._python_dispatch import return_and_correct_aliasing  # noqa: E402
+from torch.utils._pytree import tree_map  # noqa: E402
 
 import samedevice  # noqa: E402
 
@@ -338,3 +341,66 @@ def test_an_index_from_the_host_makes_it_wait_and_a_counted_one_hot_does_not() -
                 wait()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+class Pair(torch.Tensor):
+    """Two tensors in one, as quantized weights are; its views alias their source."""
+
+    @staticmethod
+    def __new__(cls, one: torch.Tensor, two: torch.Tensor) -> "Pair":
+        return torch.Tensor._make_wrapper_subclass(cls, one.shape, dtype=one.dtype, device=one.device)
+
+    def __init__(self, one: torch.Tensor, two: torch.Tensor) -> None:
+        self.one, self.two = one, two
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["one", "two"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def part(name: str) -> Any:
+            mine = tree_map(lambda value: getattr(value, name) if isinstance(value, Pair) else value, args)
+            return func(*mine, **(kwargs or {}))
+
+        out = part("one"), part("two")
+        pair = (
+            Pair(*out)
+            if isinstance(out[0], torch.Tensor)
+            else [Pair(*both) for both in zip(*out, strict=True)]
+        )
+        return return_and_correct_aliasing(func, args, kwargs, pair)
+
+
+class Holder(torch.Tensor):
+    """A wrapper that does not say what it is made of."""
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor) -> "Holder":
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device=held.device)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        mine = tree_map(lambda value: value.held if isinstance(value, Holder) else value, args)
+        return Holder(func(*mine, **(kwargs or {})))
+
+
+def test_a_wrapper_subclass_has_views_and_copies_on_its_gpu() -> None:
+    pair = Pair(torch.ones(4, 2, device="cuda:1"), torch.zeros(4, 2, device="cuda:1"))
+
+    results = [pair.view(8), pair.t(), pair[0], pair.detach(), pair + 1, *torch.split(pair, 2), pair.clone()]
+
+    assert {(type(result), str(result.device)) for result in results} == {(Pair, "cuda:1")}
+    assert str(pair.to("cpu").device) == "cpu"
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        pair + torch.ones(4, 2)
+
+
+def test_a_wrapper_subclass_that_names_no_parts_is_where_it_was_made() -> None:
+    before = torch.cuda.memory_allocated(1)
+    held = torch.ones(128, device="cuda:1")
+    holder = Holder(held)
+
+    assert (str(holder.device), holder.is_cuda, str((holder * 2).device)) == ("cuda:1", True, "cuda:1")
+    assert torch.cuda.memory_allocated(1) - before == 512

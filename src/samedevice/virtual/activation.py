@@ -23,6 +23,7 @@ from samedevice.virtual import (
     surface,
     torchscript,
     warned,
+    wrappers,
 )
 from samedevice.virtual.engine import Engine
 from samedevice.virtual.functions import Functions
@@ -83,6 +84,7 @@ class Activation:
             creation.install(self.patches, self.engine)
             properties.install(self.patches, self.engine)
             torchscript.install(self.patches, self.engine)
+            wrappers.install(self.patches, self.engine)
             warned.install(self.patches)
             self.children.install(self.patches)
             importers.follow(self.patches)
