@@ -267,7 +267,8 @@ class OperandReader:
             # A file that takes no part may write such state too; that says nothing of this tensor.
             taking_part = self._files | ({spot.filename} if spot is not None else set())
             stores = b.state_bindings(b.user_files(), str(seat.key[1]))
-            binding = next((s for s in stores if s.filename in taking_part), None)
+            stores = [s for s in stores if s.filename in taking_part]
+            binding = next((s for s in stores if _is_on(s, spot)), next(iter(stores), None))
         elif holder is Holder.CONTAINER and seat.chain()[0].link is Holder.GLOBAL and spot is not None:
             binding = self._cached_globally(str(seat.chain()[0].key), spot)
         elif holder in (Holder.ATTRIBUTE, Holder.BUFFER) and seat.host is not None and seat.attribute:
@@ -425,6 +426,13 @@ def _is_memoized(birth: Birth | None) -> bool:
 
 def _first_order(birth: Birth | None) -> int:
     return 0 if birth is None else birth.seq
+
+
+def _is_on(store: b.Binding, spot: Spot | None) -> bool:
+    """The statement stores what its own line has made."""
+    first = getattr(store.node, "lineno", 0)
+    last = getattr(store.node, "end_lineno", None) or first
+    return spot is not None and store.filename == spot.filename and first <= spot.line <= last
 
 
 def _made_by_optimizer(birth: Birth, spot: Spot | None) -> bool:
