@@ -124,6 +124,12 @@ PROGRAMS = {
         "for rows in DataLoader(torch.ones(4, 2), collate_fn=Rows):\n    # all of them\n    m(rows.x)\n",
         "    # all of them\n    rows = rows.to(device)\n    m(rows.x)\n",
     ),
+    "what another object keeps for itself": (
+        "import torch\nclass Runner:\n    def __init__(self):\n        self._device = torch.device('cuda')\n"
+        "    def bring(self, x):\n        return x.to(self._device)\nrunner = Runner()\n"
+        "x = runner.bring(torch.ones(2))\nx + torch.zeros(2)\n",
+        "x + torch.zeros(2, device=x.device)\n",
+    ),
     "classes of torch.nn by name": (
         "from torch.nn import Module, Linear  # two\nfrom torch import ones\nclass M(Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.parts = [Linear(2, 2)]\n"

@@ -84,7 +84,9 @@ def _in_namespace(names: Any, wanted: str) -> list[tuple[str, str]]:
             if isinstance(value, type) or type(value).__name__ == "module":
                 continue
             for attribute, held in list(own.items())[:MOST_NAMES]:
-                if attribute.strip("_") in ("device", "dev") and is_device(held, wanted):
+                # What another object keeps for itself is not for others to name.
+                public = attribute.strip("_") if name == "self" else attribute
+                if public in ("device", "dev") and is_device(held, wanted):
                     devices.append((f"{name}.{attribute}", "device"))
             if name == "self":
                 plain = [a for a, v in list(own.items())[:MOST_NAMES] if is_tensor(v) and _at(v, wanted)]
