@@ -88,8 +88,11 @@ def once_more(sites: Sites, move: Location | None, after: Location | None) -> It
             target = mover.written(statement.targets[0])
         if is_path(target):
             end = mover.source.places
-            rest = end.text[end.end(call.func.value) : end.end(call)]
-            change = edits.insert_after(mover.path, mover.text, adding, f"{target}{rest.strip()}")
+            rest = end.text[end.end(call.func.value) : end.end(call)].strip()
+            if "\n" in rest or "\r" in rest:
+                given = [ast.unparse(node) for node in (*call.args, *call.keywords)]
+                rest = f".{call.func.attr}({', '.join(given)})"
+            change = edits.insert_after(mover.path, mover.text, adding, f"{target}{rest}")
             yield from fix(title, [change])
 
 
