@@ -12,6 +12,7 @@ from samedevice.lint.tensors import tensor_of
 from samedevice.lint.values import (
     NONE,
     NUM,
+    REST,
     UNKNOWN,
     Const,
     Device,
@@ -158,6 +159,16 @@ def optimizer(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, fr
     return instance
 
 
+def parameter_groups(owner: Instance) -> Value:
+    """`optimizer.param_groups`: one of the parameters stands for all, if they are on one device."""
+    params: tuple[Param, ...] = owner.cells.get("#params") or ()
+    group = Dict()
+    group.cells[REST] = Unknown()
+    if params and all(p.tensor.dev == params[0].tensor.dev for p in params):
+        group.cells["params"] = Seq("list", (), params[0])
+    return Seq("list", (), group)
+
+
 def flat_parameters(value: Value, depth: int = 3) -> list[Value]:
     """The parameters in what an optimizer is given."""
     if isinstance(value, Param):
@@ -180,6 +191,8 @@ def get_attribute(run: Run, owner: Instance, name: str) -> Value | None:
         state = Instance(None, "#optimizer-state", None)
         state.cells["#optimizer"] = owner
         return state
+    if kind.startswith("torch.optim.") and name == "param_groups":
+        return parameter_groups(owner)
     if kind == "torch.utils.data.DataLoader":
         if name == "dataset":
             found: Value = owner.cells.get("#dataset", UNKNOWN)

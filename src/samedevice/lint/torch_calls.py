@@ -77,8 +77,8 @@ def call(run: Run, name: str, args: Args, kwargs: Kwargs, node: ast.AST, frame: 
             return gradients(args, kwargs)
         return calls.unknown_call(run, Unknown(f"torch.{name}"), args, kwargs, node, frame)
     first = args[0] if args else kwargs.get("input", UNKNOWN)
-    if name.startswith("special."):
-        name = name[8:]
+    if name.startswith(("special.", "sparse.")):
+        name = name.partition(".")[2]
     found: list[tuple[Value, Tags]] = []
     others = {k: v for k, v in kwargs.items() if k != "input"}
     for option, tags in tagged(first):
