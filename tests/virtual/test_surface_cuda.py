@@ -249,3 +249,17 @@ def test_profilers_record_the_cpu_and_say_so(gpus: Any) -> None:
 
     assert "aten::add" in profile.key_averages().table(sort_by="cpu_time_total")
     assert [note for note in gpus.session.notes if "profiler" in note] != []
+
+
+def test_settings_of_cublas_and_of_tuned_operations_are_kept(gpus: Any) -> None:
+    tunable = torch.cuda.tunable
+    tunable.enable(True)
+    tunable.set_max_tuning_iterations(7)
+    tunable.set_filename("tuned.csv", insert_device_ordinal=True)
+    torch._C._cuda_setCublasWorkspaceSize(4096)
+
+    assert (tunable.is_enabled(), tunable.tuning_is_enabled()) == (True, True)
+    assert (tunable.get_max_tuning_iterations(), tunable.get_filename()) == (7, "tuned0.csv")
+    assert torch._C._cuda_getCublasWorkspaceSize() == 4096
+    torch._C._cuda_resetCublasWorkspaceSize()
+    assert torch._C._cuda_getCublasWorkspaceSize() == 32 * 1024 * 1024

@@ -38,6 +38,7 @@ from samedevice.virtual.surface import (
     synchronising,
     threads,
     triton,
+    tuning,
 )
 
 HANDLERS: dict[Any, Callable[..., Any]] = {**accelerator.HANDLERS, **nested.HANDLERS}
@@ -48,6 +49,7 @@ def install(patches: Patches, machine: Machine, activation: Any) -> None:
     engine = activation.engine
     runtime.install(patches, machine)
     cuda.install(patches, machine)
+    tuning.install(patches, machine)
     generators.install(patches, machine)
     memory.install(patches, machine)
     streams.install(patches, machine)
