@@ -214,7 +214,7 @@ print(kernel([1.0, 2.0, 3.0])(x, x).shape)
 WRITTEN = {
     "a reset behind a decorator": "self.total = torch.zeros(3, device=self._device)\n",
     "two alike on one line": "x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device)\n",
-    "an average that is updated in place": "            mean.data.lerp_(value.to(mean.device).data, 0.1)\n",
+    "an average that is updated in place": "            mean.data.lerp_(value",
     "modules by keys that are methods": "        self.heads_modules = nn.ModuleList(self.heads.values())\n",
     "a worker that moves both parts": "    x, y = x.to(device), y.to(device)\n",
     "a worker that moves one of two": "    x = x.to(device)\n    print(net(x)",
