@@ -130,6 +130,19 @@ PROGRAMS = {
         "x = runner.bring(torch.ones(2))\nx + torch.zeros(2)\n",
         "x + torch.zeros(2, device=x.device)\n",
     ),
+    "a parameter with more arguments": (
+        HEAD + "w = nn.Parameter(\n    torch.ones(2),  # two\n    requires_grad=True,\n).to(device)\n"
+        "torch.optim.SGD([w], lr=0.1)\n",
+        "    torch.ones(2).to(device),  # two\n    requires_grad=True,\n)\n",
+    ),
+    "a leaf that is moved": (
+        HEAD + "w = torch.ones(2, requires_grad=True).cuda()\ntorch.optim.SGD([w], lr=0.1)\n",
+        'w = torch.ones(2, requires_grad=True, device="cuda")\n',
+    ),
+    "a leaf that is moved later": (
+        HEAD + "w = torch.ones(2).requires_grad_().to(device)\ntorch.optim.SGD([w], lr=0.1)\n",
+        "w = torch.ones(2).to(device).requires_grad_()\n",
+    ),
     "classes of torch.nn by name": (
         "from torch.nn import Module, Linear  # two\nfrom torch import ones\nclass M(Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.parts = [Linear(2, 2)]\n"

@@ -141,6 +141,30 @@ def nn_class(site: Site, name: str) -> tuple[str, list[Edit]] | None:
     return name, [source.edit(site.path, end, end, f", {name}")]
 
 
+def moved_inside(site: Site | None) -> Iterator[Fix]:
+    """`nn.Parameter(x).to(d)` as `nn.Parameter(x.to(d))`; what needs gradients is created where it is needed."""
+    move = None if site is None else site.node
+    made = None if move is None else receiver_of(move, "to", "cuda")
+    if site is None or not isinstance(move, ast.Call) or not isinstance(made, ast.Call):
+        return
+    device = device_argument(move)
+    plain = len(move.args) <= 1 and all(k.arg in ("device", "non_blocking") for k in move.keywords)
+    if device is None or not plain or edits.in_parentheses(site.source.places, made):
+        return
+    source = site.source.places
+    cut = source.edit(site.path, source.end(made), source.end(move), "")
+    inner = receiver_of(made, "requires_grad_")
+    if inner is not None:
+        changes = edits.method_call(site.path, site.text, inner, to(device))
+        yield from fix("Move the tensor before it needs gradients", [*changes, cut])
+    elif ast.unparse(made.func).rpartition(".")[2] == "Parameter" and made.args:
+        changes = edits.method_call(site.path, site.text, made.args[0], to(device))
+        yield from fix("Move the tensor, not the parameter", [*changes, cut])
+    elif any(k.arg == "requires_grad" for k in made.keywords):
+        change = edits.add_keyword(site.path, site.text, made, f"device={device}")
+        yield from fix(f"Create it on `{device}`", [change, cut])
+
+
 def late_buffer(site: Site | None) -> Iterator[Fix]:
     """An attribute that is `None` until a method fills it, as a buffer that is `None`."""
     found = attribute_stored(site)

@@ -1,12 +1,13 @@
 """The rule `parameter-lost-by-move`."""
 
+import ast
 import re
 from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.scene import Action, Kind, Scene
-from samedevice.rules import mending
+from samedevice.rules import mending_modules
 from samedevice.rules.questions import birth, short, story
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -68,12 +69,19 @@ class ParameterLostByMove(Rule):
 
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
-        yield from mending.replaced(
-            sites.at(found.location), found.suggestion, "Move the tensor, not the parameter"
-        )
+        yield from mending_modules.moved_inside(sites.at(found.location))
 
 
 def _inside(text: str) -> str | None:
     """`nn.Parameter(x).to(d)` as `nn.Parameter(x.to(d))`."""
     found = re.fullmatch(r"((?:\w+\.)*Parameter)\((.+)\)\.(to|cuda)\((.*)\)", text, re.DOTALL)
-    return None if found is None else f"{found[1]}({found[2]}.{found[3]}({found[4]}))"
+    try:
+        inner = None if found is None else ast.parse(f"f({found[2]})", mode="eval").body
+    except SyntaxError:
+        return None
+    if found is None or not isinstance(inner, ast.Call) or not inner.args:
+        return None
+    # The move is the tensor's, not that of another argument.
+    first, more = ast.get_source_segment(f"f({found[2]})", inner.args[0]), [*inner.args[1:], *inner.keywords]
+    given = "".join(f", {ast.unparse(argument)}" for argument in more)
+    return f"{found[1]}({first}.{found[3]}({found[4]}){given})"
