@@ -29,7 +29,9 @@ class VirtualFunctionMode(TorchFunctionMode):
             del args, kwargs
             raise
         except (RuntimeError, TypeError) as error:
-            typenames.correct(error, self.functions.engine, func, args, kwargs)
+            worded = typenames.correct(error, self.functions.engine, func, args, kwargs)
+            if worded is not error:
+                raise worded from None
             raise
 
 
