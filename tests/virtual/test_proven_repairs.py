@@ -225,6 +225,7 @@ WRITTEN = {
     "fork-worker": 'return torch.full((2,), float(i))\n\n\nif __name__ == "__main__":',
     "meta-never-filled": 'with torch.device("cuda"):',
     "example of moved-behind-your-back": "    model.to(device)\n    return result\n",
+    "example of tied-weights-split": "head(embed(ids).to(head.weight.device))",
     "example of device-mismatch": 'torch.ones(3, device=places["weights"])',
     "example of tool-hook-left": "    features.append(output)\n\nmodel",
     "example of kernel-on-other-gpu": "with torch.cuda.device(x.device):\n    double[(1,)](x, 100, BLOCK=128)",

@@ -39,7 +39,20 @@ def to(device: str) -> str:
 def add_move(site: Site, value: ast.expr, device: str, title: str | None = None) -> Iterator[Fix]:
     """`.to(device)` behind an expression."""
     title = title or f"Move it to `{device}`"
-    yield from fix(title, edits.method_call(site.path, site.text, value, to(device)))
+    yield from fix(title, moving(site, value, device))
+
+
+def moving(site: Site, value: ast.expr, device: str) -> list[Edit]:
+    """The edits of a move behind an expression; a move that is there already names another device instead."""
+    receiver = receiver_of(value, "to", "cuda")
+    if isinstance(value, ast.Call) and receiver is not None and not value.keywords and len(value.args) <= 1:
+        named = device_argument(value) is not None
+        if named and value.args:
+            return [edits.replace(site.path, site.text, value.args[0], device)]
+        source = site.source.places
+        if named and not edits.in_parentheses(source, receiver):
+            return [source.edit(site.path, source.end(receiver), source.end(value), to(device))]
+    return edits.method_call(site.path, site.text, value, to(device))
 
 
 def on_device(site: Site | None, wanted: str | None) -> Iterator[Fix]:
@@ -125,7 +138,7 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
     choices = dict.fromkeys([*partners, *beside, *weights, *called, *known])
     every = _in_statement(site, text) or found
     for device in list(choices)[:MOST_DEVICES]:
-        changes = [e for node in every for e in edits.method_call(site.path, site.text, node, to(device))]
+        changes = [e for node in every for e in moving(site, node, device)]
         yield from fix(f"Move it to `{device}` where it is used", changes)
 
 
@@ -400,7 +413,7 @@ def partner_to_stray(scene: Scene, sites: Sites) -> Iterator[Fix]:
         if other.device == scene.wanted and other.expression and other.expression not in seen:
             seen.add(other.expression)
             for node in same_expressions(site, other.expression)[:1]:
-                changes += edits.method_call(site.path, site.text, node, to(f"{stray.expression}.device"))
+                changes += moving(site, node, f"{stray.expression}.device")
     yield from fix(f"Bring the other side to `{stray.expression}`", changes)
 
 
