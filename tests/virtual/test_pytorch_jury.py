@@ -404,3 +404,26 @@ def test_a_wrapper_subclass_that_names_no_parts_is_where_it_was_made() -> None:
 
     assert (str(holder.device), holder.is_cuda, str((holder * 2).device)) == ("cuda:1", True, "cuda:1")
     assert torch.cuda.memory_allocated(1) - before == 512
+
+
+def test_a_gradient_is_given_to_a_nested_tensor() -> None:
+    parts = [torch.ones(2, 3, device="cuda:1", requires_grad=True), torch.ones(1, 3, device="cuda:1")]
+    nested = torch.nested.as_nested_tensor(parts, device="cuda:1") * 2
+
+    nested.backward(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], device="cuda:1"))
+
+    assert (parts[0].grad.tolist(), str(parts[0].grad.device)) == ([[2.0] * 3] * 2, "cuda:1")
+
+
+def test_a_jagged_tensor_has_gradients_on_its_gpu() -> None:
+    jagged = torch.nested.nested_tensor(
+        [torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged, device="cuda:1", requires_grad=True
+    )
+
+    (jagged * 2).values().sum().backward()
+
+    assert (jagged.grad.values().tolist(), str(jagged.grad.device)) == ([[2.0] * 3] * 3, "cuda:1")
+
+
+def test_the_compiler_is_reset() -> None:
+    torch.compiler.reset()

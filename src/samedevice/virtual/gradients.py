@@ -179,6 +179,11 @@ def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
     node.register_hook(check)
 
 
+def _shape_of(tensor: torch.Tensor) -> Any:
+    """The shape; of a nested tensor, which has no one shape, nothing."""
+    return None if tensor.is_nested else tensor.shape
+
+
 def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> Any:
     """The gradients that the program itself hands to `backward` or `autograd.grad`, where the engine takes them."""
     taken = list(gradients)
@@ -191,14 +196,14 @@ def _check_given(engine: "Engine", outputs: Any, gradients: Any) -> Any:
             if edges.is_edge(output):
                 wanted, shape = edges.device_of(output), edges.shape_of(output)
             elif isinstance(output, torch.Tensor):
-                wanted, shape = device_index(output), output.shape
+                wanted, shape = device_index(output), _shape_of(output)
                 operands = (("output", output, wanted), *operands)
             else:
                 continue
             if got == UNSETTLED:
                 engine.settle(gradient, wanted)
             # The engine checks shapes first.
-            elif got == wanted or wanted == UNSETTLED or gradient.shape != shape:
+            elif got == wanted or wanted == UNSETTLED or _shape_of(gradient) != shape:
                 continue
             elif gradient.dim() == 0:
                 taken[i] = move(engine, gradient, wanted, "Tensor.backward")

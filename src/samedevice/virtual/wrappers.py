@@ -8,7 +8,7 @@ the tensors within, or, where a class does not say which those are, from a tag o
 """
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -19,6 +19,9 @@ from samedevice.virtual.tags import CPU, META, Tag, is_wrapper, set_tag
 if TYPE_CHECKING:
     from samedevice.virtual.engine import Engine
 
+#: behind the class: size, strides, storage offset, memory format, dtype, layout
+_DEVICE: Final = 6
+
 
 def install(patches: Patches, engine: "Engine") -> None:
     """Have wrappers of tensors on a GPU made as the ordinary tensors that those are."""
@@ -26,12 +29,17 @@ def install(patches: Patches, engine: "Engine") -> None:
 
     @functools.wraps(original)
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not engine.active or kwargs.get("device") is None:
+        spec = args[_DEVICE] if len(args) > _DEVICE else kwargs.get("device")
+        if not engine.active or spec is None:
             return original(cls, *args, **kwargs)
-        target = resolve(kwargs["device"], engine.machine)
+        target = resolve(spec, engine.machine)
         if not isinstance(target, int) or target in (CPU, META):
             return original(cls, *args, **kwargs)
-        result = original(cls, *args, **{**kwargs, "device": REAL_CPU})
+        if len(args) > _DEVICE:
+            args = (*args[:_DEVICE], REAL_CPU, *args[_DEVICE + 1 :])
+        else:
+            kwargs = {**kwargs, "device": REAL_CPU}
+        result = original(cls, *args, **kwargs)
         if not is_wrapper(cls):
             with torch._C.DisableTorchFunction():
                 set_tag(result, Tag(target))  # it holds no memory

@@ -28,6 +28,14 @@ def install(patches: Patches, activation: Any) -> None:
             return eval_frame.OptimizedModule(model, eval_frame._NullDecorator())
         return model
 
+    # What resets the compiler imports its CUDA graphs where CUDA is built in.
+    for name, stand_in in (
+        ("_cuda_CUDAAllocator_AllocatorState", type("AllocatorState", (), {})),
+        ("_set_cached_tensors_enabled", lambda enabled: None),
+    ):
+        if not hasattr(torch._C, name):
+            patches.set(torch._C, name, stand_in)
+
     compile_.__name__ = compile_.__qualname__ = "compile"
     compile_.__module__ = "torch"
     patches.set(torch, "compile", compile_)
