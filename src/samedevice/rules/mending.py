@@ -42,12 +42,20 @@ def add_move(site: Site, value: ast.expr, device: str, title: str | None = None)
     yield from fix(title, moving(site, value, device))
 
 
+def names_device(text: str | None) -> bool:
+    """Whether an argument of `to` is certainly a device: a tensor or an element type would do more."""
+    if text is None:
+        return False
+    last = text.rpartition(".")[2].lower()
+    return text[0] in "'\"" or text.isdigit() or any(word in last for word in ("dev", "gpu", "rank", "cuda"))
+
+
 def moving(site: Site, value: ast.expr, device: str) -> list[Edit]:
     """The edits of a move behind an expression; a move that is there already names another device instead."""
     receiver = receiver_of(value, "to", "cuda")
     if isinstance(value, ast.Call) and receiver is not None and not value.keywords and len(value.args) <= 1:
-        named = device_argument(value) is not None
-        if named and value.args:
+        named = names_device(device_argument(value))
+        if named and value.args and receiver_of(value, "to") is not None:
             return [edits.replace(site.path, site.text, value.args[0], device)]
         source = site.source.places
         if named and not edits.in_parentheses(source, receiver):
