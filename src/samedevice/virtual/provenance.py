@@ -111,12 +111,16 @@ def name_of(function: Any) -> str:
 
 
 def roots_of(births: "list[Birth]") -> "tuple[Birth, ...]":
-    """The distinct roots of several births, the first few."""
+    """The distinct roots of several births, the first few; what was first seen when used tells nothing."""
     if len(births) == 1:
         only = births[0]
+        if only.action is Action.RECEIVED and only.place is NOWHERE:
+            return ()
         return only.parents if only.action is Action.DERIVED and only.parents else (only,)
     found: dict[Birth, None] = {}
     for birth in births:
+        if birth.action is Action.RECEIVED and birth.place is NOWHERE:
+            continue
         for root in birth.roots:
             found[root] = None
             if len(found) == MOST_ROOTS:

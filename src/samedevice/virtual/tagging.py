@@ -202,7 +202,8 @@ class Tagger(ThreadStates):
         if tensor.is_meta:
             device = META
         if state.action is not None:
-            parents = (state.source,) if state.source is not None else roots_of(births)
+            # A copy of a tensor that was never seen before is still a copy of it.
+            parents = (state.source,) if state.source is not None else roots_of(births) or tuple(births[:1])
             birth = Birth(device, state.action, state.function or "", here(3), parents, state.explicit)
         elif derived:
             birth = Birth(device, Action.DERIVED, _maker(state, func), here(3), _same_device(births, device))
