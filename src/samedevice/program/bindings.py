@@ -165,6 +165,25 @@ def argument_of(
     return None, True
 
 
+def forwarding(call: ast.Call, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function around a call that hands on, untouched, all the keywords that it was given itself."""
+    stars = [k.value for k in call.keywords if k.arg is None]
+    around = scope_of(call)
+    if len(stars) != 1 or not isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    star, kwarg = stars[0], around.args.kwarg
+    if kwarg is None or not isinstance(star, ast.Name) or star.id != kwarg.arg:
+        return None
+    if any(p.arg == name for p in parameters(around)):
+        return None  # it keeps this one for itself
+    for node in ast.walk(around):
+        if isinstance(node, ast.Name) and node.id == kwarg.arg:
+            above = parent_of(node)
+            if not (isinstance(above, ast.keyword) and above.arg is None):
+                return None  # it looks into them, and may change them
+    return around
+
+
 def is_method(function: ast.AST) -> bool:
     """Whether the function is called with `self` (or `cls`) before the written arguments."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -369,6 +388,7 @@ __all__ = [
     "class_definitions",
     "default_of",
     "foreign_bindings",
+    "forwarding",
     "function_named",
     "is_empty",
     "is_method",

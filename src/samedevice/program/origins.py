@@ -370,13 +370,50 @@ class _Trace:
             here = self.turn("argument", call, outer.filename, name=name, function=_title(scope))
             return [here, *self.back(argument, outer, budget - 1)]
         default = b.default_of(scope, name)
-        if not known or default is None:
+        if default is None:
             return []
+        if not known:
+            return self._forwarded(call, scope, name, where, outer, budget)
         if isinstance(default, ast.Constant) and default.value is None and self.device is None:
             return []
         text = text_of(default, where.filename)
         return [
             self.turn("omitted", call, outer.filename, name=name, function=_title(scope), default=text),
+        ]
+
+    def _forwarded(
+        self,
+        call: ast.Call,
+        scope: ast.FunctionDef | ast.AsyncFunctionDef,
+        name: str,
+        where: Where,
+        outer: Where,
+        budget: int,
+    ) -> list[Turn]:
+        """`Meter(classes, **kwargs)` in a function of `**kwargs`: its callers name the device, or leave it out."""
+        between = b.forwarding(call, name)
+        if between is None or budget <= 1:
+            return []
+        if outer.callers:
+            found = call_of(outer.callers[-1], between.name)
+            further = Where(outer.callers[-1].filename, outer.callers[:-1])
+            calls = [] if found is None else [(further, found)]
+        else:
+            calls = [(Where(filename), one) for filename, one in self._possible_calls(between, outer)]
+        if len(calls) != 1:
+            return []
+        further, found = calls[0]
+        written = next((k.value for k in found.keywords if k.arg == name), None)
+        if written is not None:
+            here = self.turn("argument", found, further.filename, name=name, function=_title(scope))
+            return [here, *self.back(written, further, budget - 1)]
+        if any(k.arg is None for k in found.keywords):
+            return self._forwarded(found, scope, name, where, further, budget - 1)
+        default = b.default_of(scope, name)
+        assert default is not None
+        text = text_of(default, where.filename)
+        return [
+            self.turn("omitted", found, further.filename, name=name, function=_title(scope), default=text),
         ]
 
     def _attribute(self, node: ast.Attribute, where: Where, budget: int) -> list[Turn]:

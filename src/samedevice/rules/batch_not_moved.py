@@ -8,7 +8,18 @@ from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Operand, Scene
 from samedevice.model.tool_hook import Part, ToolHook
 from samedevice.rules import mending, mending_parts
-from samedevice.rules.questions import STATE, birth, candidates, is_mixed, moved, place, short, story, wanted
+from samedevice.rules.questions import (
+    MADE,
+    STATE,
+    birth,
+    candidates,
+    is_mixed,
+    moved,
+    place,
+    short,
+    story,
+    wanted,
+)
 from samedevice.rules.reading import batch_fix, handed, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -101,6 +112,8 @@ class BatchNotMoved(Rule):
             )
         if not (batched or entry.loader or entry.how in ("for", "unpack", "item", "slice")):
             return None
+        if entry.how == "unpack" and entry.function == "forward" and born is not None and born.action in MADE:
+            return None  # the model made it itself: no data that was handed to it
         from_assignment = entry.how in ("item", "assign", "slice") and entry.bound is not None
         location = place(entry.bound if from_assignment else None, entry.used)
         if location is None:

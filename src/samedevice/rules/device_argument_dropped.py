@@ -62,7 +62,7 @@ class DeviceArgumentDropped(Rule):
         if not is_mixed(scene) or culprit is None or culprit.decision is None:
             return None
         decision = culprit.decision
-        if decision.how != "omitted":
+        if decision.how != "omitted" or _spreads(decision.default, scene.wanted):
             return None
         name = called(culprit, scene)
         born = culprit.born.location if culprit.born else None
@@ -100,6 +100,15 @@ class DeviceArgumentDropped(Rule):
             help=f"Pass `{meeting.name}`",
             fix=argument_fix(meeting),
         )
+
+
+def _spreads(default: str | None, wanted: str | None) -> bool:
+    """`devices=("cuda:0", "cuda:1")`: the default has both sides, and leaving it is no mistake."""
+    return (
+        default is not None
+        and wanted is not None
+        and re.search(rf"""['"]{wanted}['"]""", default) is not None
+    )
 
 
 _SPACE = r"\s*"

@@ -85,7 +85,8 @@ class FactoryWithoutDevice(Rule):
             return None
         if culprit.holder in STATE and not replaced(culprit, scene):
             return None
-        if born.explicit_device or (culprit.provenance and culprit.provenance[-1].action is Action.MOVED):
+        placings = [s for s in culprit.provenance if s.action is not Action.DERIVED]
+        if born.explicit_device or (placings and placings[-1].action is Action.MOVED):
             return None
         anchor = scene.anchor or device_of_others(scene)
         if born.package is not None:

@@ -63,6 +63,8 @@ class NestedTensorMissed(Rule):
     def _of(self, culprit: Operand, scene: Scene) -> Recognition | None:
         if culprit.holder is not Holder.CONTAINER or culprit.path is None:
             return None
+        if culprit.placed is not None and culprit.placed.action is Action.MOVED:
+            return None  # no move forgot it: one brought it there
         neighbours = [r for r in culprit.relatives if not r.same_data and _moved(r, scene)]
         if not neighbours:
             return None

@@ -91,9 +91,19 @@ def set_apart(step: Step, other: Step, scene: Scene) -> Frame | None:
     first = meeting(step, other)
     if first is None:
         return None
-    running = {(f.function, f.location) for f in scene.frames}
-    below = step.trail[step.trail.index(first) :]
-    return next((f for f in below if (f.function, f.location) not in running), first)
+    at = step.trail.index(first)
+    below = step.trail[at:]
+    if len(below) > 1 and same_line(first.location, other.trail[at].location):
+        # `Ema(Net()).to(device)`: one statement does both, and what is wrong is inside of it.
+        first, below = below[1], below[1:]
+    running = {(f.function, f.location.path, f.location.line) for f in scene.frames}
+    apart = (f for f in below if (f.function, f.location.path, f.location.line) not in running)
+    return next(apart, first)
+
+
+def same_line(one: Location, other: Location) -> bool:
+    """Whether two places are on the same line."""
+    return (one.path, one.line) == (other.path, other.line)
 
 
 def replaced(operand: Operand, scene: Scene) -> bool:

@@ -1,5 +1,6 @@
 """Which tensors and modules of the program are where, and what happened to the modules."""
 
+import ast
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +12,7 @@ import torch
 from samedevice.model.scene import Action, Holder, ModuleFact, Step
 from samedevice.program import bindings as b
 from samedevice.program.files import USER, kind_of
-from samedevice.program.frames import Spot, class_of, spot_of, user_frames
+from samedevice.program.frames import Spot, class_of, parent_of, scope_of, spot_of, user_frames
 from samedevice.program.owners import Census, Seat, is_program_class
 from samedevice.program.values import instance_dict, is_module
 from samedevice.virtual.provenance import Birth, Happened, ModuleMade, ModuleMoved, Session
@@ -236,11 +237,13 @@ class Holdings:
         return step_of_statement(binding.node, binding.filename, Action.CACHED, binding.how), seat.host
 
     def construction(self, made: ModuleMade, module: Any) -> Step:
-        """The call that constructed the module: outside of its own `__init__`."""
+        """The call that constructed the module: outside of its own `__init__`, and of what makes all kinds."""
         step = step_of_event(made)
         outside = _outside(made, module)
         if outside is None:
             return step
+        while len(outside) > 1 and _makes_any_kind(outside[-1]):
+            outside.pop()
         at = step_at(outside[-1], Action.CREATED, made.class_name, None, made.seq)
         return replace(at, trail=step.trail[: len(outside)])
 
@@ -298,6 +301,17 @@ def _outside(made: ModuleMade, module: Any) -> list[Spot] | None:
     while spots and spots[-1].function == "__init__" and spots[-1].class_name in own:
         spots.pop()
     return spots or None
+
+
+def _makes_any_kind(spot: Spot) -> bool:
+    """`return self.classes[name](**options)`: a registry's line, which its callers choose the class for."""
+    node, scope = spot.node, None if spot.node is None else scope_of(spot.node)
+    if not isinstance(node, ast.Call) or not isinstance(parent_of(node), ast.Return):
+        return False
+    called = node.func
+    if isinstance(called, ast.Name) and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return any(binding.how != "import" for binding in b.bindings_in(scope, called.id, spot.filename))
+    return isinstance(called, (ast.Subscript, ast.Call))
 
 
 def keeping(kind: type, attribute: str, line: int) -> b.Binding | None:

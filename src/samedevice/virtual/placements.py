@@ -69,6 +69,9 @@ class Placements:
         """(where its device was decided, the call that put it there), when a call said so explicitly."""
         if birth is None:
             return None, None
+        derived = birth.action is Action.DERIVED and holder is Holder.ATTRIBUTE
+        if derived and all(root.action is Action.MOVED for root in birth.roots):
+            birth = birth.roots[-1]  # what is kept was computed from what a move put there
         if holder in (Holder.PARAMETER, Holder.BUFFER) and host is not None:
             move = self.holdings.last_move(host)
             if move is not None and move.device == birth.device:
@@ -77,7 +80,19 @@ class Placements:
         if birth.action is Action.MOVED or (birth.action is Action.CREATED and birth.explicit_device):
             spot = spot_of_place(birth.place)
             return self._decision(spot, device_name(birth.device), None), step_of_birth(birth)
+        if birth.action is Action.CREATED and not is_module(host):
+            return self._left_out(birth), None
         return None, None
+
+    def _left_out(self, birth: Birth) -> Decision | None:
+        """`torch.rand(…, device=device)` whose `device` is None, because a caller left it to that default."""
+        spot = spot_of_place(birth.place)
+        node = None if spot is None else spot.node
+        wanted = device_argument(node) if isinstance(node, ast.Call) else None
+        if wanted is None or isinstance(wanted, ast.Constant):
+            return None
+        decision = self._decision(spot, device_name(birth.device), None)
+        return decision if decision is not None and decision.how == "omitted" else None
 
     def decision_of_move(self, event: ModuleMoved) -> Decision | None:
         """Where the device of a module's move was decided."""

@@ -169,6 +169,9 @@ class SceneBuilder:
             return devices.index("meta"), gpus[0] if gpus else "cpu"
         if len(gpus) == 1:
             strays = [i for i, o in enumerate(operands) if o.device == "cpu" and self._counts(o)]
+            if operands[0].device != "cpu":
+                # What is on a GPU takes indices from the CPU: the value that is put there is wrong.
+                strays = [i for i in strays if operands[i].name != "indices"] or strays
             return _worst(operands, strays), gpus[0]
         if len(gpus) > 1:
             return self._blame_between_gpus(operands, gpus)

@@ -204,7 +204,7 @@ class ToolHooks:
                 found = None if code is None else self._registered(code)
                 if code is None or self._aligns(code, device):
                     continue
-                if found is not None and _gives_back(found[2]):
+                if found is not None and _gives_back(found[2]) and not self._is_running(found[2]):
                     seat, number, function = found
                     return ToolHook(
                         Part.MOVED,
@@ -217,6 +217,15 @@ class ToolHooks:
                         operand=i,
                     )
         return None
+
+    def _is_running(self, hook: CodeType) -> bool:
+        """Whether the call is refused inside the hook, which has then put nothing in the place of anything."""
+        frame: FrameType | None = self.inner
+        while frame is not None:
+            if frame.f_code is hook:
+                return True
+            frame = frame.f_back
+        return False
 
     def _inside(self) -> ToolHook | None:
         """A hook of an installed package in whose own code the call is refused."""
