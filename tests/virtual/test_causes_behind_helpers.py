@@ -172,6 +172,18 @@ class Contrast(Bank):
 print(Contrast().to("cuda")(torch.rand(2, 3, device="cuda")).shape)
 """,
     ),
+    "names that a call gives to what it was handed as new": (
+        "factory-without-device",
+        """
+def rays(pose, size):
+    i, j = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")  # mistake
+    directions = torch.stack([i - 1.0, j - 1.0, -torch.ones_like(i)], -1)
+    return directions[..., None, :] * pose
+
+
+print(rays(torch.rand(3, 3, device="cuda"), 2).shape)
+""",
+    ),
     "what was brought to the host beside what was not": (
         "hardcoded-device",
         """

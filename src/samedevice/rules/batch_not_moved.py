@@ -16,6 +16,7 @@ from samedevice.rules.questions import (
     is_mixed,
     moved,
     place,
+    same_line,
     short,
     story,
     wanted,
@@ -112,8 +113,11 @@ class BatchNotMoved(Rule):
             )
         if not (batched or entry.loader or entry.how in ("for", "unpack", "item", "slice")):
             return None
-        if entry.how == "unpack" and entry.function == "forward" and born is not None and born.action in MADE:
-            return None  # the model made it itself: no data that was handed to it
+        if entry.how == "unpack" and born is not None and born.action in MADE:
+            bound = None if entry.bound is None else entry.bound.location
+            on_the_spot = bound is not None and born.location is not None and same_line(born.location, bound)
+            if on_the_spot or entry.function == "forward":
+                return None  # the function, or the model, made it itself: no data that was handed to it
         from_assignment = entry.how in ("item", "assign", "slice") and entry.bound is not None
         location = place(entry.bound if from_assignment else None, entry.used)
         if location is None:
