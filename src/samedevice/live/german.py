@@ -20,6 +20,8 @@ EVIDENCE: dict[str, str] = {
     "`{what:text}` is handed on here, still on cpu": "`{what}` wird hier weitergegeben, noch auf der CPU",
     "cached here, on {device}": "hier gemerkt, auf {device}",
     "the module moves to {device} here; the cache stays": "hier zieht das Modul nach {device} um; das Gemerkte bleibt",
+    "the model is used here, before it moves": "hier wird das Modell benutzt, bevor es umzieht",
+    "the model moves to {device} here; what the package keeps stays": "hier zieht das Modell nach {device} um; was sich das Paket merkt, bleibt",
     "the result is remembered from here on": "von hier an wird das Ergebnis gemerkt",
     "`{what:text}` begins here": "`{what}` beginnt hier",
     "the module moves to {device} here; the state stays": "hier zieht das Modul nach {device} um; der Zustand bleibt",

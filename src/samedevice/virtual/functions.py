@@ -8,6 +8,7 @@ import torch
 from torch.utils import _device
 
 from samedevice.virtual import (
+    attention,
     creation,
     fast,
     followers,
@@ -40,6 +41,7 @@ class Functions:
             **hooks.TABLE,
             **{func: _adapted(handler) for func, handler in (more or {}).items()},
         }
+        self.table[torch.nn.functional.scaled_dot_product_attention] = self._attend
         for func in generators.drawing_functions():
             self.table.setdefault(func, self._draw)
         for func in precision.NORMS:
@@ -90,6 +92,9 @@ class Functions:
             if isinstance(first, torch.Tensor) and engine.device_of(first) >= 0:
                 engine.machine.draws += 1
         return result
+
+    def _attend(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return attention.attend(engine, self._draw, func, args, kwargs)
 
     def _normalise(self, engine: Engine, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         precision.judge_norm(engine, args, kwargs)
