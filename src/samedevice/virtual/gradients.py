@@ -148,6 +148,9 @@ def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             places = [device_index(t) if isinstance(t, torch.Tensor) else UNSETTLED for t in results]
             setattr(node, _OUTPUTS, places)
+    name = (
+        node.name()
+    )  # a hook that knew its node would keep it, and what it has saved, until garbage is collected
 
     def check(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         if len(grad_inputs) != len(expected):
@@ -165,13 +168,13 @@ def _watch(engine: "Engine", result: Any, args: tuple[Any, ...]) -> None:
                     engine.refuse(
                         Refusal(
                             RuntimeError,
-                            f"Function {node.name()} returned an invalid gradient at index {i} - "
+                            f"Function {name} returned an invalid gradient at index {i} - "
                             f"expected device {device_name(wanted)} but got {device_name(got)}",
                             "gradient",
                             (("gradient", gradient, got),),
                             wanted,
                             0,
-                            extra={"function": node.name(), "index": i},
+                            extra={"function": name, "index": i},
                         )
                     )
                     engine.settle(gradient, wanted)

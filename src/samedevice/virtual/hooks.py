@@ -110,6 +110,7 @@ def _expect(engine: "Engine", node: Any, wanted: int, got: int) -> None:
     """The node that takes a gradient from another GPU gives one there, which the engine refuses."""
     if node is None or node.name() in _MOVES:
         return
+    name = node.name()  # not the node, which would live as long as its hook
 
     def check(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         handle.remove()
@@ -118,11 +119,11 @@ def _expect(engine: "Engine", node: Any, wanted: int, got: int) -> None:
                 if gradient is None or gradient.dim() == 0 or device_index(gradient) != got:
                     continue
                 message = (
-                    f"Function {node.name()} returned an invalid gradient at index {index} - "
+                    f"Function {name} returned an invalid gradient at index {index} - "
                     f"expected device {device_name(wanted)} but got {device_name(got)}"
                 )
                 operands = (("gradient", gradient, got),)
-                extra = {"function": node.name(), "index": index}
+                extra = {"function": name, "index": index}
                 engine.refuse(Refusal(RuntimeError, message, "gradient", operands, wanted, 0, extra=extra))
                 engine.settle(gradient, wanted)
 
