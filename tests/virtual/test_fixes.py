@@ -22,6 +22,16 @@ from torch import nn
 device = torch.device("cuda")
 """
 
+CACHE = """\
+steps = {{}}
+def shifted(x):
+{key}    if {asked} not in steps:
+        steps[{asked}] = torch.arange(x.shape[1], device=x.device) + 0.5
+    return x + steps[{asked}]
+shifted(torch.ones(1, 2))
+shifted(torch.ones(1, 2, device=device))
+"""
+
 #: name -> (program, the line that the first fix makes of the wrong one)
 PROGRAMS = {
     "factory": (
@@ -157,6 +167,30 @@ PROGRAMS = {
         "def main():\n    import torch\n    from torch.utils.data import DataLoader\n"
         "    torch.set_default_device('cuda')\n    for x in DataLoader(torch.ones(4, 2), shuffle=True): pass\nmain()\n",
         'shuffle=True, generator=torch.Generator(device="cuda")): pass\n',
+    ),
+    "copied by the constructor": (
+        HEAD + "import copy\nclass Pair(nn.Module):\n    def __init__(self, scale, online):\n"
+        "        super().__init__()\n        self.online = online\n"
+        "        object.__setattr__(self, 'target', copy.deepcopy(online).requires_grad_(False))\n"
+        "    def forward(self, x):\n        return self.online(x) - self.target(x)\n"
+        "pair = Pair(2, online=nn.Linear(2, 2)).to(device)\npair(torch.ones(1, 2, device=device))\n",
+        "pair = Pair(2, online=nn.Linear(2, 2).to(device)).to(device)\n",
+    ),
+    "built late in a method that has ended": (
+        "import torch\nfrom torch import nn\nclass Late(nn.Module):\n    def __init__(self, body):\n        super().__init__()\n"
+        "        self.body, self.heads = body, nn.ModuleDict()\n    def head(self, name):\n"
+        "        if name not in self.heads:\n            self.heads[name] = nn.Linear(2, 2)\n"
+        "        return self.heads[name]\n    def forward(self, x):\n        return self.head('a')(self.body(x))\n"
+        "late = Late(nn.Sequential(nn.Linear(2, 2), nn.ReLU())).to('cuda')\nlate(torch.ones(1, 2, device='cuda'))\n",
+        "self.heads[name] = nn.Linear(2, 2).to(next(self.body.parameters()).device)\n",
+    ),
+    "a cache by a named key": (
+        HEAD + CACHE.format(key="    key = x.shape[1]\n", asked="key"),
+        "    key = (x.shape[1], x.device)\n",
+    ),
+    "a cache by a key in place": (
+        HEAD + CACHE.format(key="", asked="(x.shape[1], x.dtype)"),
+        "    return x + steps[(x.shape[1], x.dtype, x.device)]\n",
     ),
     "pinned": (
         HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"

@@ -210,8 +210,27 @@ print(kernel([1.0, 2.0, 3.0])(x, x).shape)
     1,
 )
 
+PROGRAMS["a cache that two GPUs share"] = (
+    "cached-on-first-device",
+    """\
+import torch
+
+grids = {}
+
+def warped(flow):
+    key = tuple(flow.shape)
+    if key not in grids:
+        grids[key] = torch.linspace(-1, 1, flow.shape[1], device=flow.device).expand(flow.shape[0], -1) * 2
+    return (grids[key] + flow * 2).sum()
+
+print([warped(torch.ones(2, 3).to(f"cuda:{i}")).item() for i in (1, 0)])
+""",
+    2,
+)
+
 #: what a repair of these programs must read
 WRITTEN = {
+    "a cache that two GPUs share": "    key = (tuple(flow.shape), flow.device)\n",
     "a reset behind a decorator": "self.total = torch.zeros(3, device=self._device)\n",
     "two alike on one line": "x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device)\n",
     "an average that is updated in place": "            mean.data.lerp_(value",

@@ -6,7 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Operand, Scene, Step
-from samedevice.rules import mending, mending_modules
+from samedevice.rules import mending, mending_caches, mending_modules
 from samedevice.rules.questions import birth, called, candidates, is_mixed, story, to_gpu, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
@@ -176,6 +176,7 @@ class CachedOnFirstDevice(Rule):
 
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
         """The edits that may take it out, the best first."""
+        yield from mending_caches.device_in_key(sites.at(found.location))
         yield from mending_modules.late_buffer(sites.at(found.location))
         yield from mending.at_use(scene, sites)
 

@@ -160,6 +160,7 @@ class CopyLeftBehind(Rule):
                 there.location if there else moved.location,
                 "Take the copy after the move",
             )
+            yield from mending_order.original_first(sites, copied, moved)
         elif module is None and culprit is not None:
             born = next((r.born for r in culprit.relatives if r.same_source), None)
             host = culprit.host_made

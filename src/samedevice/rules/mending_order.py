@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Location
 from samedevice.model.fix import Edit, Fix
-from samedevice.rules.mending import fix, is_path
-from samedevice.rules.sites import Site, Sites, device_argument
+from samedevice.model.scene import Step
+from samedevice.rules.mending import add_move, fix, is_path
+from samedevice.rules.sites import Site, Sites, device_argument, stores
 from samedevice.source import edits
 
 
@@ -94,6 +95,57 @@ def once_more(sites: Sites, move: Location | None, after: Location | None) -> It
                 rest = f".{call.func.attr}({', '.join(given)})"
             change = edits.insert_after(mover.path, mover.text, adding, f"{target}{rest}")
             yield from fix(title, [change])
+
+
+def original_first(sites: Sites, copied: Step, moved: Step) -> Iterator[Fix]:
+    """A move of what is copied, where the call inside which it is copied is given it.
+
+    `Ema(Net()).to(device)` copies the network before it can move; `Ema(Net().to(device)).to(device)` does not.
+    """
+    trail = copied.trail
+    pairs = enumerate(zip(trail, moved.trail, strict=False))
+    at = next((i for i, (one, other) in pairs if one.location != other.location), None)
+    if at is None or len(moved.trail) != at + 1 or len(trail) < at + 2:
+        return
+    mover, inner = sites.at(moved.trail[at].location), sites.at(trail[-1].location)
+    if mover is None or inner is None or not isinstance(mover.node, ast.Call):
+        return
+    device = device_argument(mover.node)
+    value, site = _deep_copied(inner), inner
+    for frame in reversed(trail[at:-1]):
+        outer = sites.at(frame.location)
+        if outer is None or not isinstance(value, ast.Name) or value.id in stores(site.scope):
+            return
+        value, site = given(outer.node, site, value.id), outer
+    if value is not None and device is not None and site.scope is mover.scope and site.has(device):
+        yield from add_move(site, value, device, "Move the original before it is copied")
+
+
+def _deep_copied(site: Site) -> ast.expr | None:
+    """What the only `deepcopy` of a site copies."""
+    calls = [
+        n
+        for n in ast.walk(site.node)
+        if isinstance(n, ast.Call) and ast.unparse(n.func).rpartition(".")[2] == "deepcopy" and n.args
+    ]
+    return calls[0].args[0] if len(calls) == 1 else None
+
+
+def given(call: ast.AST, inside: Site, name: str) -> ast.expr | None:
+    """What a call gives for a parameter of the function around a site."""
+    function = inside.scope
+    if not isinstance(call, ast.Call) or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        return None
+    named = next((k.value for k in call.keywords if k.arg == name), None)
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    static = any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
+    if isinstance(inside.source.parents.get(function), ast.ClassDef) and not static:
+        names = names[1:]
+    if named is None and name in names and names.index(name) < len(call.args):
+        return call.args[names.index(name)]
+    return named
 
 
 def sooner(site: Site) -> Iterator[tuple[str, list[Edit]]]:

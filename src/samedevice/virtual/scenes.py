@@ -250,7 +250,7 @@ def _home(operands: tuple[Operand, ...], gpus: list[str]) -> str:
     computed = [
         o.device
         for o in operands
-        if o.provenance and o.provenance[-1].action is Action.DERIVED and o.holder not in (Holder.ATTRIBUTE,)
+        if o.provenance and o.provenance[-1].action is Action.DERIVED and not _is_kept(o)
     ]
     if len(set(computed)) == 1:
         return computed[0]
@@ -258,6 +258,12 @@ def _home(operands: tuple[Operand, ...], gpus: list[str]) -> str:
     if len(set(placed)) == 1 and len(gpus) == 2:
         return next(g for g in gpus if g != placed[0])
     return Counter(o.device for o in operands if o.device in gpus).most_common(1)[0][0]
+
+
+def _is_kept(operand: Operand) -> bool:
+    """Whether it may be of an earlier call: an object or a global container has it."""
+    in_global = operand.holder is Holder.CONTAINER and operand.in_global
+    return operand.holder is Holder.ATTRIBUTE or in_global
 
 
 def _worst(operands: tuple[Operand, ...], strays: list[int]) -> int | None:

@@ -96,6 +96,8 @@ def _in_namespace(names: Any, wanted: str) -> list[tuple[str, str]]:
                 weights = list(value.parameters())
                 if weights and all(_at(p, wanted) for p in weights):
                     modules.append((name, "module"))
+                elif weights:
+                    modules += [(f"{name}.{child}", "module") for child in _whole_children(own, wanted)]
     devices.sort(key=lambda d: (d[0].lower() != "device", "." in d[0], not d[0].endswith("device")))
     return [*devices, *tensors, *modules]
 
@@ -107,6 +109,20 @@ def _own_tensors(own: dict[str, Any], wanted: str) -> list[str]:
         if weight is not None and name.isidentifier() and _at(weight, wanted):
             found.append(f"{name}.weight")
     return found[:4]
+
+
+def _whole_children(own: dict[str, Any], wanted: str) -> list[str]:
+    """Submodules that are in the right place whole, although their module is not; layers are asked themselves."""
+    found: list[str] = []
+    for name, child in own.get("_modules", {}).items():
+        if child is None or not name.isidentifier():
+            continue
+        if instance_dict(child).get("_parameters", {}).get("weight") is not None:
+            continue
+        weights = list(child.parameters())
+        if weights and all(_at(p, wanted) for p in weights):
+            found.append(name)
+    return found[:2]
 
 
 def _at(tensor: Any, wanted: str) -> bool:
