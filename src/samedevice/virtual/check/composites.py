@@ -253,6 +253,21 @@ def judge_block_diag(call: Call) -> Refusal | None:
     return None
 
 
+def judge_euclidean(call: Call) -> Refusal | None:
+    """`cdist` by matrix products, which it takes for more than 25 points: a check of its own comes first."""
+    left, right = call.one("x1"), call.one("x2")
+    if left is None or right is None or left.device == right.device:
+        return None
+    kinds = wording.device_type(left.device), wording.device_type(right.device)
+    if kinds[0] != kinds[1]:
+        message = f"X1 and X2 must have the same device type. X1: {kinds[0]} X2: {kinds[1]}"
+    else:
+        # It prints the indices as characters, and the sentence ends at the first zero.
+        message = f"device of X1 ({chr(left.device)}) must match device of X2 ({chr(right.device)})"
+        message = message.partition("\0")[0]
+    return call.refuse("cdist", message, common=first_device([left, right]), blamed=right)
+
+
 def judge_soft_margin_backward(call: Call) -> Refusal | None:
     """Its steps: exp(-target * input), a product with the target, one with the gradient."""
     gradient, source, target = call.one("grad_output"), call.one("self"), call.one("target")

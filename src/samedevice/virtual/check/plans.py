@@ -64,6 +64,7 @@ BY_BASE: Final[dict[str, Judge]] = {
     "sparse_compressed_tensor": sparse.judge_compressed,
     # taken apart inside
     "block_diag": composites.judge_block_diag,
+    "_euclidean_dist": composites.judge_euclidean,
     "mv": composites.judge_mv,
     "cholesky_solve": composites.judge_cholesky_solve,
     "segment_reduce": composites.judge_segment_reduce,
