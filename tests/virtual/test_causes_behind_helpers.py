@@ -38,6 +38,28 @@ heads = Heads().to("cuda")
 print(heads(torch.rand(2, 3, device="cuda")).shape)
 """,
     ),
+    "parts that are added to a base class that moves itself, more than it had": (
+        "module-added-after-move",
+        """
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 4)
+        self.to("cuda")
+
+
+class Headed(Base):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))  # mistake
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+print(Headed()(torch.rand(2, 3, device="cuda")).shape)
+""",
+    ),
     "a copy in a constructor whose result is moved at once": (
         "copy-left-behind",
         """

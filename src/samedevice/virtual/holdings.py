@@ -198,7 +198,7 @@ class Holdings:
             joined=self.construction(made, module) if made is not None and before else None,
             host_moves=tuple(step_of_event(m) for m in before),
             root_class=type(top).__name__,
-            root_device=_device_of(top),
+            root_device=_moved_now(before[-1] if before else None) or _device_of(top),
             in_forward=self._forward_that_made(creation, created_module),
             replica=bool(instance_dict(module).get("_is_replica")),
             never_moved=not moves,
@@ -373,11 +373,23 @@ def _tensors(module: Any, *registries: str) -> "list[Any]":
     ]
 
 
+def _moved_now(move: ModuleMoved | None) -> str | None:
+    """Where nearly all that a move took along is by now: what joined later may be as much again."""
+    if move is None:
+        return None
+    own = [instance_dict(m).get("_parameters", {}).values() for m in map(alive, move.inside) if m is not None]
+    return _nearly_all(Counter(device_index(t) for tensors in own for t in tensors if t is not None))
+
+
 def _device_of(module: Any) -> str | None:
     """Where nearly all parameters (or else buffers) of the module are."""
     devices = Counter(device_index(t) for t in _tensors(module, "_parameters"))
     if not devices:
         devices = Counter(device_index(t) for t in _tensors(module, "_buffers"))
+    return _nearly_all(devices)
+
+
+def _nearly_all(devices: Counter[int]) -> str | None:
     if not devices:
         return None
     device, count = devices.most_common(1)[0]
