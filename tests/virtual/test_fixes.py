@@ -32,6 +32,21 @@ shifted(torch.ones(1, 2))
 shifted(torch.ones(1, 2, device=device))
 """
 
+TUPLES = """\
+from collections import namedtuple
+Row = namedtuple("Row", "x name")
+def move(obj, where):
+    if torch.is_tensor(obj):
+        return obj.to(where)
+    if isinstance(obj, dict):
+        return {k: move(v, where) for k, v in obj.items()}
+    if isinstance(obj, list):
+        return [move(v, where) for v in obj]
+    return obj
+batch = move({"scale": torch.ones(2), "rows": [Row(torch.ones(2), "a")]}, device)
+batch["scale"] * batch["rows"][0].x
+"""
+
 #: name -> (program, the line that the first fix makes of the wrong one)
 PROGRAMS = {
     "factory": (
@@ -191,6 +206,14 @@ PROGRAMS = {
     "a cache by a key in place": (
         HEAD + CACHE.format(key="", asked="(x.shape[1], x.dtype)"),
         "    return x + steps[(x.shape[1], x.dtype, x.device)]\n",
+    ),
+    "tuples that a nested move does not know": (
+        (HEAD + TUPLES).replace("\n", "\r\n"),
+        "    if isinstance(obj, tuple):\r\n        parts = [move(v, where) for v in obj]\r\n",
+    ),
+    "a move to the host that nothing asks for": (
+        HEAD + "def add(x):\n    return x + x.detach().mean(0).cpu()\nadd(torch.ones(2, 2, device=device))\n",
+        "    return x + x.detach().mean(0)\n",
     ),
     "pinned": (
         HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"

@@ -193,7 +193,7 @@ print(tally.total.tolist())
 )
 
 PROGRAMS["a scale that both operands are divided by"] = (
-    "factory-without-device",
+    "device-argument-dropped",
     """\
 import torch
 
@@ -228,8 +228,29 @@ print([warped(torch.ones(2, 3).to(f"cuda:{i}")).item() for i in (1, 0)])
     2,
 )
 
+PROGRAMS["a generator that draws on the host first"] = (
+    "generator-on-other-device",
+    """\
+import torch
+
+class Sampler:
+    def __init__(self):
+        self.weights, self.generator = torch.ones(4), torch.Generator().manual_seed(0)
+
+    def draw(self):
+        return torch.multinomial(self.weights, 2, generator=self.generator).tolist()
+
+sampler = Sampler()
+print(len(sampler.draw()))
+sampler.weights = torch.ones(4, device="cuda")
+print(len(sampler.draw()))
+""",
+    1,
+)
+
 #: what a repair of these programs must read
 WRITTEN = {
+    "a generator that draws on the host first": "torch.multinomial(self.weights.cpu(), 2, generator",
     "a cache that two GPUs share": "    key = (tuple(flow.shape), flow.device)\n",
     "a reset behind a decorator": "self.total = torch.zeros(3, device=self._device)\n",
     "two alike on one line": "x, y = torch.ones(2, 3, device=device), torch.ones(2, 3, device=device)\n",

@@ -22,6 +22,10 @@ ALTERED = (
     "that were not before"
 )
 
+#: why edits are taken back that led nowhere
+NEW_PROBLEM = "it brings a new problem"
+LED_BACK = "what takes out the next problem brings this one back"
+
 #: an edit that is made for a problem, by what it writes in which columns: its place moves with the lines
 Attempt = tuple[Identity, tuple[tuple[int, str], ...]]
 
@@ -97,6 +101,7 @@ class Repair:
         self.repeats: bool | None = None
         self.pending: tuple[Made, ...] = ()
         self.before: dict[str, bytes] = {}
+        self.reason = NEW_PROBLEM
         self.plain: Trial | None = None
 
     def repair(self, first: Trial) -> Repaired:
@@ -143,9 +148,27 @@ class Repair:
                 state, self.pending = after, after.made
                 problems = after.trial.outcome.diagnostics if after.trial.outcome is not None else ()
                 if all(identity(p) in self.known for p in problems):
+                    back = self.led_back(after.trial)
+                    if back is not None:
+                        del self.points[back + 1 :]
+                        self.reason = LED_BACK
+                        return
                     self.points.append(after)
         if self.choices(state.trial):
             self.notes.append(f"stopped after {self.runs.count} runs; run it again to go on")
+
+    def led_back(self, trial: Trial) -> int | None:
+        """The state all of whose problems are there again: one edit took back what another was for."""
+        now = Counter(map(spot, trial.outcome.diagnostics if trial.outcome is not None else ()))
+        for number, point in enumerate(self.points):
+            outcome = point.trial.outcome
+            if (
+                outcome is not None
+                and outcome.diagnostics
+                and not Counter(map(spot, outcome.diagnostics)) - now
+            ):
+                return number
+        return None
 
     def step(self, state: Point, choices: Sequence[tuple[Diagnostic, Fix]]) -> Point | None:
         """Make edits together and run; the new state, None when they are taken back."""
@@ -260,8 +283,8 @@ class Repair:
         made, self.pending = self.pending, last.made
         self.files.write(last.changed)
         for one in made[len(last.made) :]:
-            self.refuse(one.diagnostic, one.fix, "it brings a new problem")
-        self.one_by_one = True
+            self.refuse(one.diagnostic, one.fix, self.reason)
+        self.one_by_one, self.reason = True, NEW_PROBLEM
         return bool(made) and self.runs.count < MOST_RUNS
 
     def compare_plain(self, before: Trial) -> None:
@@ -328,6 +351,12 @@ def width(location: object) -> int | None:
 def fault(problem: Diagnostic) -> str | None:
     """The expression that is out of place."""
     return next((t.expression for t in problem.tensors if t.at_fault), None)
+
+
+def spot(problem: Diagnostic) -> tuple[Identity, str | None, int, int | None]:
+    """A problem in its place: the same mistake may be made on several lines."""
+    raised = None if problem.raised is None else problem.raised.location.line
+    return identity(problem), fault(problem), problem.location.line, raised
 
 
 def wrote(fix: Fix, problem: Diagnostic) -> bool:

@@ -1,5 +1,6 @@
 """The rule `generator-on-other-device`."""
 
+import ast
 from collections.abc import Iterator
 
 from samedevice.model.diagnostic import Confidence
@@ -11,6 +12,7 @@ from samedevice.rules.questions import short, story
 from samedevice.rules.reading import device_name, keyword_fix, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
+from samedevice.source import edits
 
 
 class GeneratorOnOtherDevice(Rule):
@@ -76,6 +78,8 @@ class GeneratorOnOtherDevice(Rule):
             wanted = f"{needed}:0" if needed == "cuda" else needed
             devices = [*site.devices(wanted)[: mending.MOST_DEVICES], f'"{needed}"']
             yield from mending.keyword(site, "device", devices, "Make the generator for the tensor's device")
+        if needed != "cpu":
+            yield from _drawn_on_host(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
         """What reading the code shows."""
@@ -96,3 +100,21 @@ def _made_for(step: Step | None, device: str) -> str | None:
     if not text or "Generator()" not in text:
         return None
     return text.replace("Generator()", f'Generator(device="{device}")')
+
+
+def _drawn_on_host(scene: Scene, sites: Sites) -> Iterator[Fix]:
+    """`.cpu()` behind what a generator of the CPU draws by."""
+    site = sites.at(scene.raised)
+    if site is None or not isinstance(site.node, ast.Call):
+        return
+    host, _, called = ast.unparse(site.node.func).rpartition(".")
+    if called not in ("multinomial", "bernoulli", "poisson", "normal"):
+        return
+    if host and host != mending.torch_name(site.source.tree) and isinstance(site.node.func, ast.Attribute):
+        found = [site.node.func.value]
+    else:
+        found = [
+            n for n in site.node.args[: 2 if called == "normal" else 1] if not isinstance(n, ast.Constant)
+        ]
+    changes = [e for node in found for e in edits.method_call(site.path, site.text, node, ".cpu()")]
+    yield from mending.fix("Draw on the generator's device", changes)

@@ -248,6 +248,12 @@ def other_device(site: Site | None, wanted: str | None, extra: Sequence[str] = (
     given = next((k.value for k in call.keywords if k.arg == "device"), None)
     if given is None and method == "to" and call.args:
         given = call.args[0]
+    moved = receiver_of(call, "cpu")
+    own = None if moved is None else f"{ast.unparse(first_of(moved))}.device"
+    around = site.source.parents.get(call)
+    if own is not None and isinstance(around, ast.IfExp):
+        return  # it keeps the tensor on the host when the program asks for that
+    choices.sort(key=lambda device: device != own)
     for device in choices:
         title = f"Put it on `{device}`"
         if given is not None:
@@ -257,7 +263,18 @@ def other_device(site: Site | None, wanted: str | None, extra: Sequence[str] = (
             source = site.source.places
             start = source.end(call.func.value)
             if not edits.in_parentheses(source, call.func.value):
-                yield from fix(title, [source.edit(site.path, start, source.end(call), to(device))])
+                title, new = ("Leave it where it is", "") if device == own else (title, to(device))
+                yield from fix(title, [source.edit(site.path, start, source.end(call), new)])
+
+
+def first_of(value: ast.expr) -> ast.expr:
+    """What a chain of methods without a move in it begins with."""
+    inner = value
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        if inner.func.attr in ("to", "cuda", "cpu") or inner.keywords:
+            return value
+        inner = inner.func.value
+    return inner
 
 
 def passed_on(site: Site | None, name: str | None, wanted: str | None) -> Iterator[Fix]:

@@ -9,6 +9,7 @@ from samedevice.model.scene import Action, Operand, Scene, Step
 from samedevice.rules.mending import (
     MOST_DEVICES,
     add_move,
+    enclosing,
     fix,
     is_written_to,
     receiver_of,
@@ -19,6 +20,9 @@ from samedevice.rules.mending_order import names_read
 from samedevice.rules.mending_workers import is_call_of
 from samedevice.rules.sites import Site, Sites
 from samedevice.source import edits
+
+#: what a function names that knows of tuples, or of everything that has parts
+TUPLES = ("tuple", "Tuple", "_fields", "Sequence", "Iterable", "namedtuple", "_asdict")
 
 
 def batch(scene: Scene, sites: Sites, name: str, bound: Step | None, used: Step | None) -> Iterator[Fix]:
@@ -132,6 +136,41 @@ def field_beside(site: Site | None, path: str | None) -> Iterator[Fix]:
             yield from fix(f"Move `{name}` as well", [change])
     yield from neighbour(site, name)
     yield from item_beside(site, name)
+
+
+def tuples_as_well(site: Site | None) -> Iterator[Fix]:
+    """A branch for tuples, named ones too, in a function that goes through lists by calling itself."""
+    function = None if site is None else enclosing(site)
+    if site is None or function is None or not function.args.args:
+        return
+    name, last = function.args.args[0].arg, function.body[-1]
+    if not (isinstance(last, ast.Return) and last.value is not None and ast.unparse(last.value) == name):
+        return
+    if any(
+        ast.unparse(n).rpartition(".")[2] in TUPLES for n in ast.walk(function) if isinstance(n, ast.expr)
+    ):
+        return  # it has an opinion on tuples
+    for each in ast.walk(function):
+        if not isinstance(each, ast.ListComp) or len(each.generators) != 1:
+            continue
+        part, source = each.elt, each.generators[0]
+        itself = isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] == function.name
+        if not itself or ast.unparse(source.iter) != name or source.ifs or source.is_async:
+            continue
+        parts = next(n for n in ("parts", "tuple_parts") if n not in names_read(function))
+        indent = edits.indentation(site.source.places, last)
+        if indent is None:
+            return
+        step = "\t" if "\t" in indent else "    "
+        lines = (
+            f"if isinstance({name}, tuple):",
+            f"{step}{parts} = {ast.unparse(each)}",
+            f'{step}return type({name})(*{parts}) if hasattr({name}, "_fields") else type({name})({parts})',
+        )
+        between = edits.line_end(site.source.places) + indent
+        change = edits.insert_before(site.path, site.text, last, between.join(lines))
+        yield from fix("Go through tuples as well", [change])
+        return
 
 
 def item_beside(site: Site, name: str) -> Iterator[Fix]:

@@ -93,6 +93,7 @@ class NestedTensorMissed(Rule):
         held = [o.path for o in candidates(scene) if o.holder is Holder.CONTAINER and o.path is not None]
         for path in held:
             yield from mending_parts.field_beside(sites.at(found.location), path)
+            yield from mending_parts.tuples_as_well(sites.at(found.location))
         yield from mending.at_use(scene, sites)
 
     def lint(self, meeting: Meeting) -> Recognition | None:
