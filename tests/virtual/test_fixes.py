@@ -215,6 +215,11 @@ PROGRAMS = {
         HEAD + "def add(x):\n    return x + x.detach().mean(0).cpu()\nadd(torch.ones(2, 2, device=device))\n",
         "    return x + x.detach().mean(0)\n",
     ),
+    "parts that only their list names": (
+        HEAD + "def joined(x, keep):\n    parts = [x]\n    parts.append(x.cpu() if keep else x)\n"
+        "    return torch.cat(parts)\njoined(torch.ones(2, device=device), True)\n",
+        "    return torch.cat([part.to(x.device) for part in parts])\n",
+    ),
     "pinned": (
         HEAD + "from torch.utils.data import DataLoader\ndata = torch.ones(4, 2).to(device)\n"
         "for x in DataLoader(data, pin_memory=True, batch_size=2): pass\n",

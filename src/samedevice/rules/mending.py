@@ -19,6 +19,9 @@ RANDOM = ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multin
 #: what gives a tensor without being asked where
 NO_FACTORIES = ("from_numpy", "frombuffer", "load", "load_audio", "to", "cuda", "cpu")
 
+#: what takes a list of tensors
+JOINS = ("cat", "concat", "stack", "hstack", "vstack")
+
 #: how many expressions for a device are tried
 MOST_DEVICES = 3
 
@@ -113,7 +116,11 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
     """The move of the operand in the failing call, to the device of what it meets there."""
     site, stray = sites.at(scene.raised), scene.stray_operand
     text = expression or (stray.expression if stray is not None else None)
-    if site is None or not text or scene.wanted is None or scene.wanted == "cpu":
+    if site is None or scene.wanted is None or scene.wanted == "cpu":
+        return
+    if not text and stray is not None and stray.path:
+        yield from each_of(site, stray.path, scene.wanted)
+    if not text:
         return
     found = same_expressions(site, text)
     if not found:
@@ -148,6 +155,19 @@ def at_use(scene: Scene, sites: Sites, expression: str | None = None) -> Iterato
     for device in list(choices)[:MOST_DEVICES]:
         changes = [e for node in every for e in moving(site, node, device)]
         yield from fix(f"Move it to `{device}` where it is used", changes)
+
+
+def each_of(site: Site, text: str, wanted: str) -> Iterator[Fix]:
+    """`torch.cat(parts)` of parts that are all moved, when the call names only the list of them."""
+    name, _, number = text.removesuffix("]").partition("[")
+    call = site.node
+    if not (number.isdigit() and isinstance(call, ast.Call) and call.args):
+        return
+    if ast.unparse(call.func).rpartition(".")[2] not in JOINS or ast.unparse(call.args[0]) != name:
+        return
+    for device in site.devices(wanted, follow=True)[:MOST_DEVICES]:
+        change = edits.replace(site.path, site.text, call.args[0], f"[part{to(device)} for part in {name}]")
+        yield from fix(f"Move all of `{name}` to `{device}` where they are joined", [change])
 
 
 def _in_statement(site: Site, text: str) -> list[ast.expr]:
@@ -301,26 +321,6 @@ def replaced(site: Site | None, new: str | None, title: str) -> Iterator[Fix]:
     if site is None or new is None or not isinstance(site.node, ast.expr):
         return
     yield from fix(title, [edits.replace(site.path, site.text, site.node, new)])
-
-
-def state_by_hand(site: Site | None, wanted: str | None) -> Iterator[Fix]:
-    """`optimizer.state[p][key] = value` with the value on the device of `p`."""
-    statement = None if site is None else site.statement
-    if site is None or not isinstance(statement, ast.Assign):
-        return
-    for node in ast.walk(statement.targets[0]):
-        if (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.value, ast.Attribute)
-            and node.value.attr == "state"
-        ):
-            key = site.written(node.slice)
-            if is_path(key):
-                yield from add_move(
-                    site, statement.value, f"{key}.device", "Move it to its parameter's device"
-                )
-    for device in site.at(statement).devices(wanted)[:MOST_DEVICES]:
-        yield from add_move(site, statement.value, device)
 
 
 def without_pinning(scene: Scene, site: Site | None, sites: Sites) -> Iterator[Fix]:

@@ -11,6 +11,7 @@ from samedevice.rules.mending import (
     add_move,
     enclosing,
     fix,
+    is_path,
     is_written_to,
     receiver_of,
     same_expressions,
@@ -231,3 +232,23 @@ def neighbour(site: Site, name: str) -> Iterator[Fix]:
         for part in parts:
             if path_parts(ast.unparse(part))[-1:] in ([name], [repr(name)]):
                 yield from add_move(site, part, device, f"Move `{name}` as well")
+
+
+def state_by_hand(site: Site | None, wanted: str | None) -> Iterator[Fix]:
+    """`optimizer.state[p][key] = value` with the value on the device of `p`."""
+    statement = None if site is None else site.statement
+    if site is None or not isinstance(statement, ast.Assign):
+        return
+    for node in ast.walk(statement.targets[0]):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Attribute)
+            and node.value.attr == "state"
+        ):
+            key = site.written(node.slice)
+            if is_path(key):
+                yield from add_move(
+                    site, statement.value, f"{key}.device", "Move it to its parameter's device"
+                )
+    for device in site.at(statement).devices(wanted)[:MOST_DEVICES]:
+        yield from add_move(site, statement.value, device)

@@ -6,7 +6,7 @@ from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
 from samedevice.model.scene import Action, Holder, Scene, Step
-from samedevice.rules import mending, mending_order
+from samedevice.rules import mending, mending_order, mending_parts
 from samedevice.rules.questions import arrival, birth, is_mixed, meeting, place, short, story, wanted
 from samedevice.rules.reading import told
 from samedevice.rules.rule import Recognition, Rule
@@ -108,7 +108,7 @@ class OptimizerStateLeftBehind(Rule):
         """The edits that may take it out, the best first."""
         culprit = scene.culprit
         if culprit is not None and culprit.kept is not None:
-            yield from mending.state_by_hand(sites.at(found.location), scene.wanted)
+            yield from mending_parts.state_by_hand(sites.at(found.location), scene.wanted)
             return
         move = _step(scene, "state_moved")
         if move is not None:

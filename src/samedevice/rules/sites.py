@@ -290,7 +290,10 @@ def like_tensors(scope: ast.AST) -> list[str]:
     }
     names = [a.arg for a in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)]
     return [
-        n for n in names if n in hinted or asked.get(n, set()) & OF_TENSORS or "shape" in asked.get(n, ())
+        n
+        for n in names
+        if n in hinted
+        or (n not in ("self", "cls") and (asked.get(n, set()) & OF_TENSORS or "shape" in asked.get(n, ())))
     ]
 
 
