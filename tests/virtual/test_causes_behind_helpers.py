@@ -253,3 +253,39 @@ print(Split()(torch.rand(2, 3, device="cuda:0")).shape)
     )
 
     assert [d.rule for d in diagnose(script, 2)] == ["split-without-move"]
+
+
+def test_a_skip_that_enters_a_part_on_the_other_gpu_is_to_be_moved_where_it_is_handed_over(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "program.py"
+    text = (
+        HEAD
+        + """
+class Up(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(3, 3)
+
+    def forward(self, x, skip):
+        return torch.cat([skip, self.up(x)], dim=1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Linear(3, 3).to("cuda:0"), Up().to("cuda:1")
+
+    def forward(self, x):
+        skip = self.down(x)
+        x = skip.to("cuda:1")
+        return self.up(x, skip)  # mistake
+
+
+print(Net()(torch.rand(2, 3, device="cuda:0")).shape)
+"""
+    )
+    script.write_text(text, encoding="utf-8")
+    line = next(n for n, written in enumerate(text.splitlines(), 1) if "# mistake" in written)
+
+    assert [(d.rule, d.location.line) for d in diagnose(script, 2)] == [("split-without-move", line)]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from samedevice.model.diagnostic import Confidence
 from samedevice.model.fix import Fix
 from samedevice.model.meeting import Meeting
-from samedevice.model.scene import Action, Holder, Operand, Scene
+from samedevice.model.scene import Action, Entry, Holder, Operand, Scene
 from samedevice.rules import mending, mending_modules
-from samedevice.rules.questions import birth, is_mixed, moved, short, story, wanted
+from samedevice.rules.questions import birth, is_mixed, moved, same_line, short, story, wanted
 from samedevice.rules.reading import device_name, move_argument, told
 from samedevice.rules.rule import Recognition, Rule
 from samedevice.rules.sites import Sites
@@ -75,13 +75,14 @@ class SplitWithoutMove(Rule):
             return None
         if not (_computed(stray) or any(o.holder in (Holder.PARAMETER, Holder.BUFFER) for o in others)):
             return None
+        entrance = _entrance(stray, scene)
         return Recognition(
             message=f"`{short(stray.shown, 50)}` arrives on {stray.device}, but this part of the model is on {wanted(scene)}",
-            location=scene.raised,
+            location=scene.raised if entrance is None else entrance.used.location or scene.raised,
             confidence=Confidence.LIKELY,
             evidence=story(scene, birth(stray)),
             help=f"Move it to {wanted(scene)} where it enters this part",
-            suggestion=moved(stray.expression, f'"{scene.wanted}"'),
+            suggestion=moved(stray.expression if entrance is None else entrance.name, f'"{scene.wanted}"'),
         )
 
     def repairs(self, scene: Scene, found: Recognition, sites: Sites) -> Iterator[Fix]:
@@ -101,6 +102,16 @@ class SplitWithoutMove(Rule):
             if meeting.met.location == meeting.culprit.location
             else None,
         )
+
+
+def _entrance(stray: Operand, scene: Scene) -> Entry | None:
+    """Where a function that is still running hands the tensor to the part that fails."""
+    entry = stray.entry
+    at = None if entry is None else entry.used.location
+    if at is None or not stray.expression or not stray.expression.isidentifier():
+        return None
+    running = any(same_line(frame.location, at) for frame in scene.frames)
+    return entry if running and not same_line(at, scene.raised) else None
 
 
 def _on_gpus(scene: Scene) -> bool:

@@ -389,6 +389,12 @@ def _device_of(module: Any) -> str | None:
     return _nearly_all(devices)
 
 
+def all_on(module: Any) -> str | None:
+    """The one device of all its parameters and buffers."""
+    devices = {device_index(t) for t in _tensors(module, "_parameters", "_buffers")}
+    return device_name(devices.pop()) if len(devices) == 1 else None
+
+
 def _nearly_all(devices: Counter[int]) -> str | None:
     if not devices:
         return None

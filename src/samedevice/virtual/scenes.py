@@ -19,8 +19,8 @@ from samedevice.program.frames import (
     stack,
     statement_of,
 )
-from samedevice.program.values import is_tensor
-from samedevice.virtual.holdings import Holdings
+from samedevice.program.values import is_module, is_tensor
+from samedevice.virtual.holdings import Holdings, all_on
 from samedevice.virtual.operands import OperandReader
 from samedevice.virtual.particulars import Particulars, all_frames
 from samedevice.virtual.provenance import Session
@@ -193,11 +193,16 @@ class SceneBuilder:
     ) -> tuple[int | None, str | None]:
         """Of operands on several GPUs: who was put somewhere by hand follows who was computed."""
         cpu = [i for i, o in enumerate(operands) if o.device == "cpu" and not o.zero_dim]
-        home = _home(operands, gpus)
+        home = _home(operands, gpus, self._part())
         if cpu:
             return _worst(operands, cpu), home
         strays = [i for i, o in enumerate(operands) if o.device != home]
         return _worst(operands, strays), home
+
+    def _part(self) -> str | None:
+        """The device of the module whose method makes the call, when all that it has is on one."""
+        module = None if self.frame is None else self.frame.f_locals.get("self")
+        return all_on(module) if is_module(module) else None
 
     # -- modules --------------------------------------------------------------------------------------
 
@@ -242,8 +247,11 @@ class SceneBuilder:
         return None
 
 
-def _home(operands: tuple[Operand, ...], gpus: list[str]) -> str:
-    """The GPU where the call belongs: a parameter's, else where most computed operands are, else the first."""
+def _home(operands: tuple[Operand, ...], gpus: list[str], part: str | None) -> str:
+    """The GPU where the call belongs: a parameter's, else where most computed operands are, else the first.
+
+    `part`: where the module is that makes the call; it decides between operands that were all computed.
+    """
     for operand in operands:
         if operand.holder in (Holder.PARAMETER, Holder.BUFFER) and len(operand.shared) < 2:
             return operand.device
@@ -254,6 +262,8 @@ def _home(operands: tuple[Operand, ...], gpus: list[str]) -> str:
     ]
     if len(set(computed)) == 1:
         return computed[0]
+    if part is not None and part in computed and len(computed) == len(operands):
+        return part
     placed = [o.device for o in operands if o.placed is not None]
     if len(set(placed)) == 1 and len(gpus) == 2:
         return next(g for g in gpus if g != placed[0])
