@@ -13,7 +13,7 @@ from typing import Final
 
 from samedevice.model.diagnostic import Location
 from samedevice.source.decoding import DecodingError, decode
-from samedevice.source.edits import Text
+from samedevice.source.edits import Text, block_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -81,12 +81,7 @@ class Source:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which a statement stands."""
-        parent = self.parents.get(statement)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        return []
+        return block_of(statement, self.parents.get(statement))
 
 
 @dataclass(slots=True)

@@ -249,6 +249,15 @@ def statement_of(tree: ast.Module, node: ast.AST) -> ast.stmt | None:
     return best
 
 
+def block_of(statement: ast.stmt, parent: ast.AST | None) -> list[ast.stmt]:
+    """The statements of `parent` among which a statement stands; empty when it is none of them."""
+    for name in ("body", "orelse", "finalbody"):
+        block: object = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return []
+
+
 def indentation(source: Text, statement: ast.stmt) -> str | None:
     """The white space before a statement, None when something else stands there."""
     before = source.line(statement.lineno)

@@ -4,17 +4,17 @@ import ast
 import dis
 import sys
 from types import FunctionType
-from typing import Any, Final
+from typing import Final
 
 from samedevice.model.scene import Action, Step
 from samedevice.program.files import PACKAGE, kind_of, package_of
 from samedevice.program.frames import parent_of, statement_of
 from samedevice.program.origins import SELF_METHODS
+from samedevice.source.edits import block_of
 from samedevice.virtual.provenance import ModuleMoved
 from samedevice.virtual.steps import spot_of_place, step_of_expression
 
 SETTING_UP: Final = ("__init__", "__setstate__", "reset_parameters", "reset", "build", "setup")
-BLOCKS: Final = ("body", "orelse", "finalbody")
 
 
 def package_of_class(kind: type) -> str | None:
@@ -60,12 +60,8 @@ def used_before(move: ModuleMoved) -> Step | None:
 
 def _above(statement: ast.stmt) -> list[ast.stmt]:
     """The statements of the same block before this one."""
-    parent = parent_of(statement)
-    for name in BLOCKS:
-        block: Any = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block[: block.index(statement)]
-    return []
+    block = block_of(statement, parent_of(statement))
+    return block[: block.index(statement)] if block else []
 
 
 def _uses(call: ast.Call, name: str) -> bool:
